@@ -1,0 +1,68 @@
+"""acetune: tuning for models that must also qualify.
+
+Checks constraints while trials train, only when a check is worth its cost, and stops trials by
+objective and violation together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from acetune.core.errors import AcetuneError, TrialStopped
+from acetune.core.goals import Constraint, Estimate
+from acetune.policies import ACE, ASHA, NoStopping, Policy
+from acetune.searchers.base import Searcher
+from acetune.space import choice, lograndint, loguniform, randint, uniform
+from acetune.stopper import Stopper
+from acetune.trial import Trial
+
+if TYPE_CHECKING:
+    from acetune.listener import StudyCallback
+    from acetune.result import StudyResult, load
+    from acetune.study import tune
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ACE",
+    "ASHA",
+    "AcetuneError",
+    "Constraint",
+    "Estimate",
+    "NoStopping",
+    "Policy",
+    "Searcher",
+    "Stopper",
+    "StudyCallback",
+    "StudyResult",
+    "Trial",
+    "TrialStopped",
+    "choice",
+    "load",
+    "lograndint",
+    "loguniform",
+    "randint",
+    "tune",
+    "uniform",
+]
+
+# The parts that need the study file, the terminal or the engines: loaded on first use, so that a
+# worker process, which needs none of them, starts fast.
+_ON_USE = {
+    "StudyCallback": "acetune.listener",
+    "StudyResult": "acetune.result",
+    "load": "acetune.result",
+    "tune": "acetune.study",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ON_USE:
+        import importlib
+
+        return getattr(importlib.import_module(_ON_USE[name]), name)
+    raise AttributeError(f"module 'acetune' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

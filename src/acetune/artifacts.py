@@ -1,0 +1,52 @@
+"""Models and checkpoints on disk."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import cloudpickle
+
+
+def write_folder(target: Path, write: Callable[[Path], object]) -> None:
+    """Fill a folder under another name first: one that has its name is whole."""
+    partial = target.with_name(target.name + "-partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        write(partial)
+        shutil.rmtree(target, ignore_errors=True)
+        partial.rename(target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def write_model(folder: Path, model: object) -> None:
+    """Pickle a model into a folder; a path is copied instead."""
+    if isinstance(model, os.PathLike):
+        copy_into(Path(model), folder / "files")
+        return
+    with (folder / "model.pkl").open("wb") as file:
+        cloudpickle.dump(model, file)
+
+
+def copy_into(source: Path, folder: Path) -> None:
+    """Copy a file, or what is in a folder, into ``folder``."""
+    if source.is_dir():
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, folder)
+
+
+def load_model(folder: Path) -> object:
+    """What was kept of a checkpoint: the model, or the path of the files that were given."""
+    files = folder / "files"
+    if files.exists():
+        inside = list(files.iterdir())
+        return inside[0] if len(inside) == 1 else files
+    with (folder / "model.pkl").open("rb") as file:
+        return pickle.load(file)

@@ -1,0 +1,342 @@
+"""The one writer of a study: policy, history and costs (the stopper), and the study file.
+
+Engines call it from one thread. What a call writes is committed by the engine's transaction before
+anything is acknowledged, so the file never knows less than a worker was told.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from acetune.core.decision import Action, Decision
+from acetune.core.goals import Estimate, FailedCheck, Goals
+from acetune.core.history import Progress, State
+from acetune.core.observation import CheckResult
+from acetune.core.outcome import Outcome, outcome
+from acetune.shelf import Shelf
+from acetune.stopper import Stopper, StopperTrial
+from acetune.store import CheckRow, ReportRow, Store
+from acetune.study_trial import StudyTrial
+from acetune.trial import Plan, Reply, Report
+
+
+class Coordinator:
+    """Takes what trials report, decides, and remembers.
+
+    Parameters
+    ----------
+    store, stopper:
+        Where to remember, and who decides.
+    keep_models:
+        Models of the best so many valid checkpoints stay on disk.
+    clock:
+        Seconds since the epoch, for the time stamps in the file.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        stopper: Stopper,
+        keep_models: int = 3,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.store, self.stopper = store, stopper
+        self.trials: dict[int, StudyTrial] = {}
+        self.rejected = 0
+        self.shelf = Shelf(store, stopper, keep_models)
+        self._clock = clock
+        self._next = 1
+
+    @property
+    def goals(self) -> Goals:
+        """Objective and constraints."""
+        return self.stopper.goals
+
+    # -- trials ----------------------------------------------------------------------------------
+
+    def next_number(self) -> int:
+        """The number that the next new trial will have."""
+        return self._next
+
+    def add_trial(self, params: Mapping[str, Any]) -> StudyTrial:
+        """A new trial."""
+        trial = StudyTrial(self._next, 1, dict(params))
+        self._next += 1
+        self.trials[trial.number] = trial
+        self.store.add_trial(trial.number, 1, trial.params, self._clock(), 0)
+        return trial
+
+    def reject(self, params: Mapping[str, Any], reason: str) -> int:
+        """A configuration that breaks a limit on the configuration alone: never trained."""
+        number = self._next
+        self._next += 1
+        self.rejected += 1
+        now = self._clock()
+        self.store.add_trial(number, 1, params, now, 0)
+        self.store.end_trial(number, 1, "rejected", reason, now)
+        return number
+
+    def add_attempt(self, number: int) -> StudyTrial:
+        """Another try at a trial that failed or was cut off, from its checkpoint if it has one."""
+        trial = self.trials[number]
+        trial.attempt += 1
+        trial.handle = None
+        trial.checkpoint, trial.resumed_from = self.shelf.resume_point(number)
+        self.store.add_trial(number, trial.attempt, trial.params, self._clock(), trial.resumed_from)
+        return trial
+
+    def begin(self, trial: StudyTrial, total_steps: int | None, startup_s: float) -> Plan:
+        """Training begins: the trial gets its interval."""
+        handle = self.stopper.start(trial.number, total_steps, resumed_from=trial.resumed_from)
+        trial.handle = handle
+        interval, ratio = handle.interval, handle.record.cost_ratio
+        self.store.set_plan(trial.number, trial.attempt, total_steps, interval, ratio)
+        self.store.set_startup(trial.number, trial.attempt, startup_s)
+        return Plan(interval, self.gate, self.shelf.keep_below)
+
+    def progress(self, trial: StudyTrial) -> Progress:
+        """Where a new attempt stands before its first report: past its checkpoint, if any."""
+        progress = Progress()
+        record = self.stopper.history.trials.get(trial.number)
+        if trial.resumed_from and record is not None:
+            for step, loss in zip(record.log.step, record.log.loss, strict=True):
+                if step <= trial.resumed_from:
+                    progress.advance(step, loss, None)
+        return progress
+
+    def declare(self, trial: StudyTrial, total_steps: int) -> None:
+        """The last step became known late."""
+        handle = self._running(trial)
+        handle.declare(total_steps)
+        ratio = handle.record.cost_ratio
+        self.store.set_plan(trial.number, trial.attempt, total_steps, handle.interval, ratio)
+
+    # -- reports ---------------------------------------------------------------------------------
+
+    @property
+    def gate(self) -> float:
+        """What a checkpoint's loss must not exceed to be worth a check."""
+        return self.stopper.history.gate
+
+    def report(self, trial: StudyTrial, report: Report) -> Reply:
+        """A report: decided on and written, unless it was acknowledged before."""
+        handle = self._running(trial)
+        known = handle.record.progress.last_step
+        decision = handle.observe(
+            report.step,
+            report.value,
+            report.measured,
+            report.primary_cost_s,
+            report.check_cost_s,
+            checked_step=report.checked_step,
+            snapshot_cost_s=report.snapshot_cost_s,
+        )
+        if report.step > known:
+            self._write(trial, report, "step", decision)
+            if handle.state != "running":
+                self._write_end(trial, handle.state, handle.record.reason)
+            if report.measured is not None or not self.goals.constraints:
+                self.shelf.prune(trial.number)
+        return Reply(decision, self.gate, self.shelf.keep_below, decision.stop)
+
+    def finish(self, trial: StudyTrial, report: Report | None) -> None:
+        """The trial ended by itself."""
+        handle = self._running(trial)
+        if handle.state != "running":
+            return
+        if report is None or report.measured is None:
+            handle.finish()
+        else:
+            handle.finish(
+                report.measured,
+                report.check_cost_s,
+                checked_step=report.checked_step,
+                snapshot_cost_s=report.snapshot_cost_s,
+            )
+            self._write(trial, report, "end", None)
+        self._write_end(trial, handle.state, handle.record.reason)
+        self.shelf.prune(trial.number)
+
+    def check_after_run(
+        self, number: int, step: int, measured: Mapping[str, Any], costs: Mapping[str, float]
+    ) -> CheckResult:
+        """A check made after the run, of a checkpoint that was kept for it."""
+        trial = self.trials[number]
+        handle = self._running(trial)
+        check = handle.add_check(measured, costs, step)
+        value = self.goals.objective.value(check.loss)
+        report = Report(step, value, step, check.measured, check_cost_s=costs)
+        self._write(trial, report, "after", None)
+        return check
+
+    def fail(self, trial: StudyTrial, reason: str, traceback: str | None = None) -> None:
+        """The trial ended with an error."""
+        self._end(trial, "failed", reason, traceback)
+
+    def interrupt(self, trial: StudyTrial, reason: str) -> None:
+        """The trial was cut off by the end of the budget, or by the user."""
+        self._end(trial, "interrupted", reason)
+
+    def fail_check(self, trial: StudyTrial, report: Report, error: str) -> None:
+        """A check that had to be cut off: it counts as a failed one, and its trial has failed."""
+        handle = self._running(trial)
+        if report.step > handle.record.progress.last_step:
+            self.report(trial, report)
+        elif report.measured is not None and report.checked_step is not None:
+            handle.add_check(report.measured, report.check_cost_s, report.checked_step)
+            self._write(trial, report, "end", None)
+        if handle.state != "failed":  # whatever the policy made of the report
+            handle.record.state = "running"
+            self.fail(trial, error)
+
+    def outcome(self, number: int) -> Outcome:
+        """What the searcher is told of a trial."""
+        record = self.stopper.history.trials.get(number)
+        if record is None:
+            return Outcome(None, self.stopper.history.largest_violation, failed=True)
+        return outcome(record, self.stopper.history)
+
+    def _end(
+        self, trial: StudyTrial, state: State, reason: str, traceback: str | None = None
+    ) -> None:
+        if trial.handle is None:  # it never came to train
+            trial.handle = self.stopper.restart(trial.number, None, 1, None, trial.resumed_from)
+        if trial.handle.state != "running":
+            return
+        if state == "failed":
+            trial.failures += 1
+            trial.handle.fail(reason)
+        else:
+            trial.handle.interrupt(reason)
+        self._write_end(trial, state, reason, traceback)
+
+    def _running(self, trial: StudyTrial) -> StopperTrial:
+        assert trial.handle is not None, "a trial begins before it reports"
+        return trial.handle
+
+    # -- the file --------------------------------------------------------------------------------
+
+    def _write_end(
+        self, trial: StudyTrial, state: str, reason: str, traceback: str | None = None
+    ) -> None:
+        self.store.end_trial(trial.number, trial.attempt, state, reason, self._clock(), traceback)
+
+    def _write(
+        self, trial: StudyTrial, report: Report, kind: str, decision: Decision | None
+    ) -> None:
+        record = self._running(trial).record
+        checked_step, checked_value, violation = report.checked_step, None, None
+        stratum = "unchecked"
+        if report.measured is not None or not self.goals.constraints:
+            valid, violation = self.goals.judge(report.measured or {})
+            stratum = "valid" if valid else "invalid"
+            checked_step = checked_step or report.step
+            index = record.log.find(checked_step)
+            assert index is not None  # the stopper has taken the check
+            checked_value = self.goals.objective.value(record.log.loss[index])
+        checks = [
+            _check_row(name, result, (report.check_cost_s or {}).get(name))
+            for name, result in (report.measured or {}).items()
+        ]
+        self.store.add_report(
+            (
+                trial.number,
+                trial.attempt,
+                kind,
+                report.step,
+                report.value,
+                checked_step,
+                checked_value,
+                violation,
+                stratum,
+                None if decision is None else decision.rank,
+                None if decision is None else decision.of,
+                "finish" if decision is None else decision.action.value,
+                report.primary_cost_s,
+                report.snapshot_cost_s,
+                self._clock(),
+                json.dumps(report.metrics) if report.metrics else None,
+            ),
+            checks,
+        )
+
+    # -- resuming --------------------------------------------------------------------------------
+
+    def load(self) -> list[int]:
+        """Replay the study file into the history; returns the trials that were under way."""
+        attempts = self.store.rows("SELECT * FROM trials ORDER BY trial, attempt")
+        plans = {(row["trial"], row["attempt"]): row for row in attempts}
+        for report, checks in self.store.reports():
+            self._replay(report, checks, plans[report.trial, report.attempt])
+        under_way = []
+        for row in attempts:
+            number = row["trial"]
+            self._next = max(self._next, number + 1)
+            if row["state"] == "rejected":
+                self.rejected += 1
+                continue
+            trial = self._reopen(row)
+            assert trial.handle is not None
+            record = trial.handle.record
+            record.state, record.reason = row["state"], row["reason"]
+            trial.failures += row["state"] == "failed"
+        for number, trial in self.trials.items():
+            assert trial.handle is not None
+            if trial.handle.record.state in ("running", "interrupted"):
+                # training may go on; until it does, the trial counts as cut off
+                trial.handle.record.state = "interrupted"
+                under_way.append(number)
+        self.shelf.load()
+        return under_way
+
+    def _reopen(self, row: Mapping[str, Any]) -> StudyTrial:
+        """The trial of an attempt's row, started in the history if that attempt is new there."""
+        number, attempt = row["trial"], row["attempt"]
+        trial = self.trials.get(number)
+        if trial is None:
+            trial = self.trials[number] = StudyTrial(number, attempt, json.loads(row["params"]))
+        if trial.handle is None or trial.attempt < attempt:
+            trial.attempt = attempt
+            trial.handle = self.stopper.restart(
+                number, row["total_steps"], row["interval"], row["cost_ratio"], row["resumed_from"]
+            )
+        return trial
+
+    def _replay(self, row: ReportRow, checks: Iterable[CheckRow], plan: Mapping[str, Any]) -> None:
+        handle = self._running(self._reopen(plan))
+        measured = {c.constraint: _measurement(c) for c in checks} or None
+        costs = {c.constraint: c.cost_s for c in checks if c.cost_s is not None} or None
+        if row.kind == "step":
+            action = Action(row.decision)
+            why = plan["reason"] if action is Action.STOP else "as decided before"
+            why = why.replace("{", "{{").replace("}", "}}")
+            stratum: Any = row.stratum
+            decided = Decision(action, why, stratum, row.rank, row.of, row.step)
+            handle.observe(
+                row.step,
+                row.objective,
+                measured,
+                row.primary_cost_s,
+                costs,
+                checked_step=row.checked_step if measured else None,
+                snapshot_cost_s=row.snapshot_cost_s,
+                decided=decided,
+            )
+        elif measured is not None:
+            assert row.checked_step is not None
+            handle.add_check(measured, costs, row.checked_step, snapshot_cost_s=row.snapshot_cost_s)
+
+
+def _check_row(name: str, result: Estimate | FailedCheck, cost: float | None) -> CheckRow:
+    if isinstance(result, FailedCheck):
+        return CheckRow(name, None, None, cost, result.error)
+    return CheckRow(name, result.value, result.stderr, cost, None)
+
+
+def _measurement(row: CheckRow) -> Estimate | FailedCheck:
+    if row.value is None:
+        return FailedCheck(row.error or "unknown")
+    return Estimate(row.value, row.stderr or 0.0)

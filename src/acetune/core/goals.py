@@ -1,0 +1,276 @@
+"""What is wanted: one objective, and the constraints a model must satisfy to qualify.
+
+Inside acetune everything is minimised and every constraint reads ``g <= tau``. Signs are flipped
+here, once; whatever people see is in their own units.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, SupportsFloat, TypeAlias
+
+from acetune.core.errors import GoalError, ReportError
+
+Mode: TypeAlias = Literal["min", "max"]
+
+
+class Estimate(NamedTuple):
+    """A measured value with its standard error.
+
+    >>> Estimate(0.24, stderr=0.02)
+    Estimate(value=0.24, stderr=0.02)
+    """
+
+    value: float
+    stderr: float = 0.0
+
+
+class FailedCheck(NamedTuple):
+    """A check that gave no usable number: it raised, timed out or returned NaN or infinity."""
+
+    error: str
+
+
+Measurement: TypeAlias = float | Estimate | FailedCheck
+
+
+def as_number(value: object, what: str) -> float:
+    """``value`` as a float, or a :class:`ReportError` that names it."""
+    if type(value) is float:  # nearly always; the protocol check below costs microseconds
+        return value
+    if isinstance(value, SupportsFloat) and not isinstance(value, (str, bytes)):
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            pass
+    raise ReportError(f"{what} must be a number, got {value!r} of type {type(value).__name__}")
+
+
+def as_measurement(value: object, what: str) -> Estimate | FailedCheck:
+    """Normalise what a check returned. Anything that is not a finite number is a failed check."""
+    if isinstance(value, FailedCheck):
+        return value
+    stderr = 0.0
+    if isinstance(value, tuple) and len(value) == 2:
+        stderr = as_number(value[1], f"standard error of {what}")
+        number = as_number(value[0], what)
+    else:
+        number = as_number(value, what)
+    if not math.isfinite(number):
+        return FailedCheck(f"{what} is {number}")
+    if not (math.isfinite(stderr) and stderr >= 0.0):
+        return FailedCheck(f"standard error of {what} is {stderr}")
+    return Estimate(number, stderr)
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The metric to optimise.
+
+    >>> auc = Objective("auc", "max")
+    >>> auc.loss(0.8), auc.value(-0.8)
+    (-0.8, 0.8)
+    >>> auc.loss(float("nan"))      # not a finite number: ranks last, never best
+    inf
+    """
+
+    name: str
+    mode: Mode = "min"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise GoalError(f"objective must be the name of a metric, got {self.name!r}")
+        if self.mode not in ("min", "max"):
+            raise GoalError(f"mode must be 'min' or 'max', got {self.mode!r}")
+
+    def loss(self, value: float) -> float:
+        """``value`` with its sign such that smaller is better; infinity if it is not finite."""
+        if not math.isfinite(value):
+            return math.inf
+        return -value if self.mode == "max" else value
+
+    def value(self, loss: float) -> float:
+        """The inverse of :meth:`loss`, in the user's own units."""
+        return -loss if self.mode == "max" else loss
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A limit that a model must satisfy, and how to check it.
+
+    Parameters
+    ----------
+    name:
+        Name of the constrained metric.
+    upper, lower:
+        The limit: exactly one of them. The limit itself is allowed.
+    check:
+        Called with what ``report(model=...)`` was given; returns a number or an
+        :class:`Estimate`. May take no parameter; then only the current step can be checked.
+    margin_se:
+        A check holds when value plus this many standard errors is within the limit.
+        0 takes the value as it is.
+    scale:
+        What a violation is divided by when several are added up; ``abs(limit)`` by default, or 1
+        where the limit is 0.
+    timeout_s:
+        A check that takes longer is a failed check and ends its trial.
+    on:
+        ``"model"`` (default), or ``"config"``: the check takes the configuration (a dict) and is
+        called before any training; a configuration that violates it is never trained.
+
+    >>> eod = Constraint("eod", upper=0.25, margin_se=1.0)
+    >>> eod.holds(Estimate(0.24, 0.005)), eod.holds(Estimate(0.24, 0.02))
+    (True, False)
+    >>> round(eod.violation(Estimate(0.30, 0.0)), 3)      # relative to the limit
+    0.2
+    """
+
+    name: str
+    upper: float | None = None
+    lower: float | None = None
+    check: Callable[..., Any] | None = field(default=None, compare=False)
+    margin_se: float = 0.0
+    scale: float | None = None
+    timeout_s: float | None = field(default=None, compare=False)
+    on: Literal["model", "config"] = "model"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise GoalError(f"a constraint needs a name, got {self.name!r}")
+        if (self.upper is None) == (self.lower is None):
+            raise GoalError(
+                f"constraint {self.name!r}: give exactly one of upper and lower, got "
+                f"upper={self.upper!r}, lower={self.lower!r}; for a band declare two constraints"
+            )
+        for what, number in (("limit", self.limit), ("margin_se", self.margin_se)):
+            self._require_finite(what, number)
+        if self.margin_se < 0:
+            raise GoalError(
+                f"constraint {self.name!r}: margin_se must be >= 0, got {self.margin_se}"
+            )
+        for what, positive in (("scale", self.scale), ("timeout_s", self.timeout_s)):
+            if positive is None:
+                continue
+            self._require_finite(what, positive)
+            if positive <= 0:
+                raise GoalError(f"constraint {self.name!r}: {what} must be > 0, got {positive}")
+        if self.check is not None and not callable(self.check):
+            raise GoalError(f"constraint {self.name!r}: check must be callable, got {self.check!r}")
+        if self.on not in ("model", "config"):
+            raise GoalError(
+                f"constraint {self.name!r}: on must be 'model' or 'config', got {self.on!r}"
+            )
+        if self.on == "config" and self.check is None:
+            raise GoalError(
+                f"constraint {self.name!r} is on the configuration and needs a check, "
+                "for example check=lambda params: params['layers'] * params['width']"
+            )
+
+    def _require_finite(self, what: str, number: object) -> None:
+        if isinstance(number, bool) or not isinstance(number, (int, float)):
+            raise GoalError(f"constraint {self.name!r}: {what} must be a number, got {number!r}")
+        if not math.isfinite(number):
+            raise GoalError(f"constraint {self.name!r}: {what} must be finite, got {number!r}")
+
+    @property
+    def limit(self) -> float:
+        """The limit in the user's units."""
+        limit = self.upper if self.lower is None else self.lower
+        assert limit is not None  # exactly one is set, see __post_init__
+        return limit
+
+    def excess(self, measured: Estimate) -> float:
+        """How far the measured value, margin included, lies beyond the limit (<= 0: it holds)."""
+        margin = self.margin_se * measured.stderr
+        if self.lower is None:
+            return measured.value + margin - self.limit
+        return self.limit - (measured.value - margin)
+
+    def holds(self, measured: Estimate | FailedCheck) -> bool:
+        """Whether the measurement satisfies the limit; a failed check never does."""
+        return not isinstance(measured, FailedCheck) and self.excess(measured) <= 0.0
+
+    def violation(self, measured: Estimate | FailedCheck) -> float:
+        """The scaled amount beyond the limit: 0 where it holds, infinite for a failed check."""
+        if isinstance(measured, FailedCheck):
+            return math.inf
+        scale = self.scale if self.scale is not None else abs(self.limit) or 1.0
+        return max(0.0, self.excess(measured)) / scale
+
+    def with_limit(self, limit: float) -> Constraint:
+        """The same constraint at another limit."""
+        if self.lower is None:
+            return replace(self, upper=limit)
+        return replace(self, lower=limit)
+
+    def describe(self) -> str:
+        """The constraint as people write it, ``eod <= 0.25``."""
+        return f"{self.name} {'<=' if self.lower is None else '>='} {self.limit:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Goals:
+    """An objective with its constraints: what a study is about.
+
+    >>> goals = Goals(Objective("auc", "max"), (Constraint("eod", upper=0.25),))
+    >>> goals.judge({"eod": Estimate(0.5)})
+    (False, 1.0)
+    """
+
+    objective: Objective
+    constraints: tuple[Constraint, ...] = ()
+
+    def __post_init__(self) -> None:
+        seen = {self.objective.name}
+        for constraint in self.constraints:
+            if not isinstance(constraint, Constraint):
+                raise GoalError(f"constraints must be Constraint objects, got {constraint!r}")
+            if constraint.on == "config":
+                raise GoalError(
+                    f"constraint {constraint.name!r} is on the configuration; only "
+                    "tune() takes those"
+                )
+            if constraint.name in seen:
+                raise GoalError(
+                    f"the name {constraint.name!r} is used twice among objective and "
+                    "constraints; give each a name of its own"
+                )
+            seen.add(constraint.name)
+
+    def measurements(self, values: Mapping[str, object]) -> dict[str, Estimate | FailedCheck]:
+        """Values by name, normalised and complete; unknown or missing names are an error."""
+        known = [constraint.name for constraint in self.constraints]
+        unknown = [name for name in values if name not in known]
+        if unknown:
+            raise ReportError(f"unknown constraint {unknown[0]!r}; this study has {known}")
+        missing = [name for name in known if name not in values]
+        if missing:
+            raise ReportError(
+                f"a check covers all constraints; {missing} missing, got {list(values)}"
+            )
+        return {name: as_measurement(values[name], f"constraint {name!r}") for name in known}
+
+    def judge(self, measured: Mapping[str, Estimate | FailedCheck]) -> tuple[bool, float]:
+        """Whether every constraint holds, and the sum of the scaled violations."""
+        valid, violation = True, 0.0
+        for constraint in self.constraints:
+            result = measured[constraint.name]
+            if not constraint.holds(result):
+                valid = False
+                violation += constraint.violation(result)
+        return valid, violation
+
+
+def split_constraints(
+    constraints: Sequence[Constraint],
+) -> tuple[tuple[Constraint, ...], tuple[Constraint, ...]]:
+    """Constraints on the model, and those on the configuration alone."""
+    for constraint in constraints:
+        if not isinstance(constraint, Constraint):
+            raise GoalError(f"constraints must be Constraint objects, got {constraint!r}")
+    on_model = tuple(c for c in constraints if c.on == "model")
+    on_config = tuple(c for c in constraints if c.on == "config")
+    return on_model, on_config

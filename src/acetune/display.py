@@ -1,0 +1,285 @@
+"""What people see in a terminal: progress while a study runs, and its summary at the end."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from acetune.core.goals import Estimate, FailedCheck, Goals
+from acetune.listener import StudyCallback, StudyStatus
+from acetune.result import FoundCheckpoint, StudyResult
+
+_STATES = ("running", "finished", "stopped", "failed", "interrupted", "rejected")
+_LINE_EVERY_S = 10.0
+
+
+def make_progress(console: Console | None = None) -> StudyCallback:
+    """Live progress on a terminal, plain lines elsewhere."""
+    console = console or Console(stderr=True)
+    return LiveProgress(console) if console.is_terminal else PlainProgress(console)
+
+
+class LiveProgress(StudyCallback):
+    """A few lines that stay in place: time left, trials by state, strata, best feasible so far."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._status: StudyStatus | None = None
+
+    def on_start(self, status: StudyStatus) -> None:
+        """Begin to draw."""
+        self._status = status
+        self._live = Live(self._render(), console=self._console, auto_refresh=False, transient=True)
+        self._live.start()
+
+    def on_tick(self) -> None:
+        """Draw anew."""
+        if self._live is not None:
+            self._live.update(self._render(), refresh=True)
+
+    def on_notice(self, text: str) -> None:
+        """Show a notice above the progress."""
+        self._console.print(Text(f"note: {text}", style="yellow"))
+
+    def on_end(self) -> None:
+        """Leave the terminal as it was."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _render(self) -> RenderableType:
+        status = self._status
+        assert status is not None  # set by on_start, before anything is drawn
+        done, left = _progress(status)
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row("time", Group(ProgressBar(total=1.0, completed=done, width=40)), left)
+        grid.add_row("trials", _trials(status), "")
+        grid.add_row("reports", _strata(status), "")
+        grid.add_row("best", _best(status), "")
+        return grid
+
+
+class PlainProgress(StudyCallback):
+    """One line now and then, and one for each new best: for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status: StudyStatus | None = None
+        self._last_line = 0.0
+        self._last_best: float | None = None
+
+    def on_start(self, status: StudyStatus) -> None:
+        """Say that the study begins, or goes on."""
+        self._status = status
+        self._last_line = time.monotonic()
+        if status.trials:
+            self._line(f"goes on after {status.trials} trials and {status.elapsed_s:.0f} s")
+
+    def on_tick(self) -> None:
+        """A line if there is a new best, or if it has been a while."""
+        status = self._status
+        if status is None:
+            return
+        best = None if status.best is None else status.best.loss
+        if best != self._last_best or time.monotonic() - self._last_line > _LINE_EVERY_S:
+            self._last_best = best
+            self._last_line = time.monotonic()
+            self._line(f"{_progress(status)[1]}; trials {_trials(status)}; best {_best(status)}")
+
+    def on_notice(self, text: str) -> None:
+        """A notice."""
+        self._line(f"note: {text}")
+
+    def on_end(self) -> None:
+        """The last state."""
+        if self._status is not None:
+            self._line(f"trials {_trials(self._status)}; best {_best(self._status)}")
+
+    def _line(self, text: str) -> None:
+        self._console.print(f"acetune: {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _progress(status: StudyStatus) -> tuple[float, str]:
+    """How much of the budget is spent (0 to 1), and what is left, in words."""
+    shares, words = [0.0], []
+    if status.time_budget_s is not None:
+        shares.append(status.elapsed_s / status.time_budget_s)
+        left = max(0.0, status.time_budget_s - status.elapsed_s)
+        words.append(f"{duration(left)} left")
+    else:
+        words.append(duration(status.elapsed_s))
+    if status.max_trials is not None:
+        shares.append((status.trials - status.by_state.get("running", 0)) / status.max_trials)
+        words.append(f"{status.trials} of {status.max_trials} trials started")
+    return min(1.0, max(shares)), ", ".join(words)
+
+
+def _trials(status: StudyStatus) -> str:
+    counts = status.by_state
+    return ", ".join(f"{counts[s]} {s}" for s in _STATES if counts.get(s)) or "none yet"
+
+
+def _strata(status: StudyStatus) -> str:
+    strata = status.strata
+    shown = ", ".join(f"{strata[name]} {name}" for name in ("valid", "invalid", "unchecked"))
+    return f"{shown}; {status.check_share:.0%} of the time on checks"
+
+
+def _best(status: StudyStatus) -> str:
+    goals = status.goals
+    if status.best is not None:
+        value = goals.objective.value(status.best.loss)
+        shown = _values(goals, status.best.measured)
+        where = f"trial {status.best.trial} step {status.best.step}"
+        return f"{goals.objective.name} {value:.5g}{shown} ({where})"
+    if status.nearest is not None:
+        return f"none feasible yet; nearest miss{_values(goals, status.nearest.measured)}"
+    return "none feasible yet"
+
+
+def _values(goals: Goals, measured: Mapping[str, Estimate | FailedCheck]) -> str:
+    shown = ""
+    for constraint in goals.constraints:
+        found = measured.get(constraint.name)
+        if isinstance(found, Estimate):
+            shown += f", {constraint.name} {found.value:.4g}"
+    return shown
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 45 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def size(count: int) -> str:
+    """Bytes as people say them."""
+    number = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    raise AssertionError("unreachable")
+
+
+# -- the summary ----------------------------------------------------------------------------------
+
+
+def summary(result: StudyResult) -> RenderableType:
+    """The result as a table, best first."""
+    table = Table(title=f"study {result.study.name}", show_header=False, title_justify="left")
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, text in summary_rows(result):
+        table.add_row(name, Text(text))
+    return table
+
+
+def summary_text(result: StudyResult) -> str:
+    """The summary as plain text."""
+    out = io.StringIO()
+    Console(file=out, width=100, no_color=True, highlight=False).print(summary(result))
+    return out.getvalue().rstrip("\n")
+
+
+def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
+    """The lines of the summary: name and text."""
+    goals, ledger = result.goals, result.ledger
+    rows: list[tuple[str, str]] = []
+    if result.best is None:
+        rows.append(("best feasible", "none feasible: no checkpoint satisfied every constraint"))
+        if result.nearest_miss is not None:
+            rows.append(("nearest miss", describe_checkpoint(goals, result.nearest_miss)))
+    else:
+        best = result.best
+        rows.append(("best feasible", describe_checkpoint(goals, best)))
+        rows.append(("parameters", _params(best.params)))
+        rows.append(("trust", trust(goals, best)))
+        if best.checkpoint is not None:
+            rows.append(("model", str(best.checkpoint)))
+    counts = ", ".join(f"{result.counts[s]} {s}" for s in _STATES if result.counts.get(s))
+    rows.append(("trials", f"{sum(result.counts.values())} ({counts})"))
+    for reason, n in list(result.reasons.items())[:4]:
+        rows.append(("", f"{n} x {reason}"))
+    rows.append(
+        (
+            "time",
+            f"{duration(ledger.wall_s)}; on workers: training {duration(ledger.training_s)}, "
+            f"checks {duration(ledger.checks_s)} ({ledger.check_share:.0%} of both, "
+            f"{ledger.checks} checks in {ledger.reports} reports)",
+        )
+    )
+    if goals.constraints:
+        rows.append(
+            (
+                "never valid",
+                f"{duration(ledger.invalid_s)} went into trials that were checked and never valid",
+            )
+        )
+    rows.append(("on disk", f"{size(ledger.disk_bytes)} of models, beside {result.study}"))
+    return rows
+
+
+def describe_checkpoint(goals: Goals, found: FoundCheckpoint) -> str:
+    """Objective, constraints against their limits, and where it is."""
+    parts = [f"{goals.objective.name} {found.value:.5g}"]
+    for constraint in goals.constraints:
+        measured = found.constraints.get(constraint.name)
+        shown = "failed" if measured is None else _estimate(measured)
+        parts.append(f"{constraint.name} {shown} (limit {constraint.describe().split(' ', 1)[1]})")
+    return f"{', '.join(parts)}; trial {found.trial}, step {found.step}"
+
+
+def trust(goals: Goals, found: FoundCheckpoint) -> str:
+    """What can be said about the answer on data that the search never saw."""
+    confirmation = found.confirmation
+    if confirmation is None:
+        return "unconfirmed" + _distance(goals, found)
+    if confirmation.error is not None:
+        return f"failed: {confirmation.error}"
+    parts = []
+    for name, measured in confirmation.values.items():
+        interval = confirmation.interval(name)
+        between = "" if interval is None else f" (95 %: {interval[0]:.4g} to {interval[1]:.4g})"
+        parts.append(f"{name} {measured.value:.5g}{between}")
+    word = "confirmed" if confirmation.status == "confirmed" else "failed: breaks a limit"
+    return f"{word} on fresh data: {', '.join(parts)}"
+
+
+def _distance(goals: Goals, found: FoundCheckpoint) -> str:
+    words = []
+    for constraint in goals.constraints:
+        measured = found.constraints.get(constraint.name)
+        if measured is None:
+            continue
+        room = abs(constraint.limit - measured.value)
+        if measured.stderr > 0:
+            errors = room / measured.stderr
+            words.append(f"{constraint.name} is {errors:.1f} standard errors from its limit")
+        else:
+            words.append(f"{constraint.name} is {room:.3g} from its limit, standard error unknown")
+    return f": {'; '.join(words)}" if words else ""
+
+
+def _estimate(measured: Estimate) -> str:
+    return f"{measured.value:.4g}" + (f" ± {measured.stderr:.2g}" if measured.stderr else "")
+
+
+def _params(params: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name}={value:.5g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in params.items()
+    )

@@ -1,0 +1,134 @@
+"""What driver and worker say to each other over their pipe."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from acetune.core.history import Progress
+from acetune.trial import Report
+
+# -- from the driver ------------------------------------------------------------------------------
+
+
+class Setup(NamedTuple):
+    """Once a worker: the user's code and where it runs."""
+
+    blob: bytes  # cloudpickle of Work
+    sys_path: list[str]
+    files: str
+    device: str | None
+    threads: int
+
+
+class Work(NamedTuple):
+    """The user's code, sent once a worker."""
+
+    train: Any
+    goals: Any
+    policy: Any
+    confirm: Any
+
+
+class Start(NamedTuple):
+    """Train a trial."""
+
+    number: int
+    attempt: int
+    params: dict[str, Any]
+    checkpoint: str | None
+    progress: Progress
+
+
+class Evaluate(NamedTuple):
+    """Load a kept model and check its constraints, or confirm it."""
+
+    path: str
+    confirm: bool
+
+
+# -- from a worker; those marked * wait for an answer ---------------------------------------------
+
+
+class Ready(NamedTuple):
+    """The worker has unpickled the user's code; or it could not."""
+
+    error: str | None = None
+
+
+class Begin(NamedTuple):
+    """* Training begins."""
+
+    total_steps: int | None
+    startup_s: float
+
+
+class Declare(NamedTuple):
+    """* The last step became known late."""
+
+    total_steps: int
+
+
+class AskGate(NamedTuple):
+    """* A check is due and may be worth it: what is the gate now?"""
+
+    step: int
+    value: float
+    checked_step: int
+
+
+class Checking(NamedTuple):
+    """A check with a timeout starts."""
+
+    constraint: str
+
+
+class Saved(NamedTuple):
+    """A model, or what a trial can go on from, lies on disk."""
+
+    kind: str
+    step: int
+    path: str
+    size: int
+
+
+class Reported(NamedTuple):
+    """* A report."""
+
+    report: Report
+
+
+class Finished(NamedTuple):
+    """* The trial ended by itself, perhaps with a last check."""
+
+    report: Report | None
+
+
+class Done(NamedTuple):
+    """The training function has returned."""
+
+
+class Failed(NamedTuple):
+    """The training function raised."""
+
+    error: str
+    traceback: str
+
+
+class Evaluated(NamedTuple):
+    """Outcome of an Evaluate."""
+
+    measured: dict[str, Any]
+    costs: dict[str, float]
+    error: str | None = None
+
+
+class Notice(NamedTuple):
+    """Something the user should know."""
+
+    text: str
+
+
+class Refused(NamedTuple):
+    """Answer of the driver to a message that makes no sense: raised where the user can see it."""
+
+    error: str

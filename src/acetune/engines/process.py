@@ -1,0 +1,119 @@
+"""A worker process as the driver sees it: start, talk, notice its death, kill."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from acetune.engines.messages import Setup
+
+# the thread pools that numerical libraries start on their own
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+_CODE = (
+    "import sys; sys.path.insert(0, sys.argv[3]); "
+    "from acetune.engines.worker import main; main(int(sys.argv[1]), int(sys.argv[2]))"
+)
+_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+class WorkerProcess:
+    """One process with its pipe. ``exit_handle`` becomes readable when the process has ended."""
+
+    def __init__(self, setup: Setup, log: Path) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs, log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-c",
+                    _CODE,
+                    str(theirs.fileno()),
+                    str(os.getpid()),
+                    _PACKAGE_ROOT,
+                ],
+                pass_fds=[theirs.fileno()],
+                env=_environment(os.environ, setup.device, setup.threads),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self.pipe = Connection(ours.detach())
+        # a pidfd tells the death of the process itself; end-of-file on the pipe would wait for
+        # every child that the training code has forked
+        open_pidfd = getattr(os, "pidfd_open", None)
+        self.exit_handle: int | None = None
+        if open_pidfd is not None:
+            with contextlib.suppress(OSError):
+                self.exit_handle = open_pidfd(self._process.pid)
+        self.send(setup)
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    def send(self, message: object) -> bool:
+        """Whether the message went out; a worker that has died is noticed elsewhere."""
+        try:
+            self.pipe.send(message)
+        except OSError:
+            return False
+        return True
+
+    def exit_word(self) -> str | None:
+        """How the process ended, in words, or None while it runs."""
+        code = self._process.poll()
+        if code is None:
+            return None
+        if code >= 0:
+            return f"exited with status {code}"
+        name = signal.Signals(-code).name
+        hint = " (out of memory?)" if -code == signal.SIGKILL else ""
+        return f"was killed by {name}{hint}"
+
+    def kill(self) -> None:
+        """End the process and everything it has started, at once."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self.close()
+
+    def close(self) -> None:
+        """Say good-bye: the worker leaves when its pipe closes."""
+        self.pipe.close()
+        if self.exit_handle is not None:
+            os.close(self.exit_handle)
+            self.exit_handle = None
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for a worker that was told good-bye; one that lingers is killed."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
+        # also what it has forked and left behind
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def _environment(base: Mapping[str, str], device: str | None, threads: int) -> dict[str, Any]:
+    env = dict(base)
+    for name in _THREAD_VARIABLES:
+        env.setdefault(name, str(threads))
+    if device is not None:
+        env["CUDA_VISIBLE_DEVICES"] = device.removeprefix("cuda:")
+    return env

@@ -1,0 +1,59 @@
+"""Stopping policies, one a file, and their names on the command line."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from acetune.core.errors import GoalError
+from acetune.policies.ace import ACE
+from acetune.policies.asha import ASHA
+from acetune.policies.base import Policy
+from acetune.policies.never import NoStopping
+
+__all__ = ["ACE", "ASHA", "POLICY_NAMES", "NoStopping", "Policy", "parse_policy"]
+
+# name -> constructor and the options that the name stands for
+_POLICIES: dict[str, tuple[Callable[..., Policy], dict[str, object]]] = {
+    "none": (NoStopping, {}),
+    "none+after": (NoStopping, {"constraints": "after"}),
+    "asha": (ASHA, {}),
+    "asha+after": (ASHA, {"constraints": "after"}),
+    "ace": (ACE, {}),
+    "ace-hard": (ACE, {"stopping": "first-violation"}),
+    "ace-noskip": (ACE, {"gate": False}),
+    "ace-beta1": (ACE, {"interval": 1}),
+    "ace-betaT": (ACE, {"interval": "end"}),
+}
+POLICY_NAMES = tuple(_POLICIES)
+
+
+def parse_policy(text: str) -> Policy:
+    """A policy from its name, with options after a colon.
+
+    >>> parse_policy("ace:truncation=0.5,gate=False")
+    ACE(truncation=0.5, interval='adaptive', gate=False, stopping='stratum', min_steps=0)
+    """
+    name, _, rest = text.partition(":")
+    if name not in _POLICIES:
+        raise GoalError(f"unknown policy {name!r}; choose from {', '.join(POLICY_NAMES)}")
+    make, fixed = _POLICIES[name]
+    options = dict(fixed)
+    for item in filter(None, rest.split(",")):
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise GoalError(
+                f"policy option {item!r} must read name=value, as in ace:truncation=0.5"
+            )
+        options[key.strip()] = _literal(value.strip())
+    try:
+        return make(**options)
+    except TypeError as error:
+        raise GoalError(f"policy {text!r}: {error}") from None
+
+
+def _literal(text: str) -> object:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text  # a bare word such as interval=end

@@ -1,0 +1,132 @@
+"""ACE: adaptive constraint-aware early stopping (Chen, Wang, Saied, Zhuang 2022)."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from acetune.core.cost import best_interval
+from acetune.core.decision import Action, Decision
+from acetune.core.errors import GoalError
+from acetune.core.history import Costs, Filing, History, Progress, TrialRecord
+from acetune.core.observation import Observation
+from acetune.policies.base import Policy, best_step
+
+_KEEP = "rank {rank} of {of} {stratum} reports at step {step}: kept"
+_CUT = "rank {rank} of {of} {stratum} reports at step {step}: in the worst {number:.0%}"
+_HARD = "violated at step {step}: the first violation stops"
+_GRACE = "rank {rank} of {of} {stratum} reports at step {step}: within the first {number:.0f} steps"
+
+
+class ACE(Policy):
+    """Check the constraint when worth its cost; stop the worst of each stratum at each step.
+
+    Reports are ranked with those of the same step and the same stratum: ``valid``, ``invalid``
+    (by violation, then objective) and ``unchecked``. The worst ``truncation`` of a group stops.
+    No penalty weight is needed.
+
+    Parameters
+    ----------
+    truncation:
+        Share of each group that is stopped, between 0 and 1.
+    interval:
+        ``"adaptive"``: each trial is checked at every step or only at its end, whichever is
+        expected to cost less (Theorem 1 of the paper); ``1`` or ``"end"`` fixes it.
+    gate:
+        Skip the check of a checkpoint whose objective is worse than the best feasible one.
+    stopping:
+        ``"stratum"``, or ``"first-violation"``: the first invalid report stops its trial.
+    min_steps:
+        No trial is stopped before this step.
+
+    A NaN or infinite objective ranks last in its group and never passes the gate.
+
+    >>> ACE(truncation=0.5, interval=1)
+    ACE(truncation=0.5, interval=1, gate=True, stopping='stratum', min_steps=0)
+    """
+
+    def __init__(
+        self,
+        truncation: float = 0.25,
+        interval: Literal["adaptive", 1, "end"] = "adaptive",
+        gate: bool = True,
+        stopping: Literal["stratum", "first-violation"] = "stratum",
+        min_steps: int = 0,
+    ) -> None:
+        if not (isinstance(truncation, (int, float)) and 0 <= truncation <= 1):
+            raise GoalError(f"truncation must be a share between 0 and 1, got {truncation!r}")
+        if interval not in ("adaptive", 1, "end") or isinstance(interval, bool):
+            raise GoalError(f"interval must be 'adaptive', 1 or 'end', got {interval!r}")
+        if stopping not in ("stratum", "first-violation"):
+            raise GoalError(f"stopping must be 'stratum' or 'first-violation', got {stopping!r}")
+        if not isinstance(min_steps, int) or min_steps < 0:
+            raise GoalError(f"min_steps must be a whole number >= 0, got {min_steps!r}")
+        self.truncation = truncation
+        self._interval = interval
+        self.gate = bool(gate)
+        self.stopping = stopping
+        self.min_steps = min_steps
+
+    def options(self) -> dict[str, object]:
+        """The options, by the names of the constructor."""
+        return {
+            "truncation": self.truncation,
+            "interval": self._interval,
+            "gate": self.gate,
+            "stopping": self.stopping,
+            "min_steps": self.min_steps,
+        }
+
+    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
+        """Theorem 1 on the costs measured so far; at the end while no check was timed."""
+        if self._interval == 1:
+            return 1
+        if self._interval == "end":
+            return total_steps
+        if total_steps is None or total_steps == 1:
+            return 1
+        ratio = costs.ratio
+        if ratio is None:
+            return total_steps
+        return best_interval(self.truncation, ratio, total_steps)
+
+    def due(self, trial: Progress, step: int, loss: float) -> int | None:
+        """Every step, or at the last one the best checkpoint so far."""
+        if trial.interval == 1:
+            return step
+        return best_step(trial, step, loss) if step == trial.total_steps else None
+
+    def due_at_end(self, trial: Progress) -> int | None:
+        """The best checkpoint of a trial that was to be checked once, at the end."""
+        return None if trial.interval == 1 or trial.checks else trial.best_step or None
+
+    def may_check_best(self, trial: Progress) -> bool:
+        """Only a trial that is checked at its end looks back."""
+        return trial.interval != 1
+
+    def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
+        """By step and stratum; invalid reports by (violation, loss), the others by loss."""
+        check = report.check
+        if check is None:
+            return Filing((report.step, "unchecked"), report.loss)
+        if check.valid:
+            return Filing((report.step, "valid"), report.loss)
+        return Filing((report.step, "invalid"), (check.violation, report.loss))
+
+    def decide(
+        self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History
+    ) -> Decision:
+        """Stop the worst ``truncation`` of the group; ties count for the current trial."""
+        assert filing is not None  # every report is filed, see file()
+        group = history.group(filing.group)
+        better, n = group.better_than(filing.key), len(group) + 1
+        step, stratum = report.step, report.stratum
+        if step < self.min_steps:
+            action, why, number = Action.CONTINUE, _GRACE, float(self.min_steps)
+        elif self.stopping == "first-violation" and stratum == "invalid":
+            action, why, number = Action.STOP, _HARD, 0.0
+        elif better >= n - math.floor(self.truncation * n + 1e-9):
+            action, why, number = Action.STOP, _CUT, self.truncation
+        else:
+            action, why, number = Action.CONTINUE, _KEEP, self.truncation
+        return Decision(action, why, stratum, better + 1, n, step, number)

@@ -1,0 +1,51 @@
+"""Searchers: they suggest configurations and are told how the trials went.
+
+Adding one is a class in a file of its own and a line in the table below.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from acetune.core.errors import GoalError
+from acetune.searchers.base import Searcher
+from acetune.space import Space
+
+__all__ = ["SEARCHER_NAMES", "Searcher", "make_searcher"]
+
+# name -> module, class, options; imported on use, because their packages are heavy
+_SEARCHERS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "random": ("acetune.searchers.optuna", "OptunaSearcher", {"sampler": "random"}),
+    "tpe": ("acetune.searchers.optuna", "OptunaSearcher", {"sampler": "tpe"}),
+}
+SEARCHER_NAMES = tuple(_SEARCHERS)
+
+
+def make_searcher(
+    searcher: str | Searcher,
+    space: Space,
+    points: Sequence[Mapping[str, Any]] = (),
+    seed: int | None = None,
+) -> Searcher:
+    """A searcher by its name, or the given one as it is."""
+    if isinstance(searcher, Searcher):
+        if points:
+            raise GoalError(
+                "points go to the searcher's own constructor when you pass a searcher "
+                f"object, got points={list(points)!r}"
+            )
+        return searcher
+    if searcher not in _SEARCHERS:
+        raise GoalError(
+            f"unknown searcher {searcher!r}; choose from {', '.join(SEARCHER_NAMES)}, or "
+            "pass a Searcher object"
+        )
+    module, name, options = _SEARCHERS[searcher]
+    factory = getattr(importlib.import_module(module), name)
+    made = factory(
+        space, points=[space.require_point(point) for point in points], seed=seed, **options
+    )
+    assert isinstance(made, Searcher)
+    return made

@@ -1,0 +1,110 @@
+"""Which models and checkpoints of a study stay on disk."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from acetune.stopper import Stopper
+from acetune.store import Store
+from acetune.study_trial import StudyTrial
+
+
+class Shelf:
+    """Keeps the models of the best valid checkpoints, and what trials can go on from.
+
+    Workers write the files; the shelf decides which stay. A file is deleted only after the commit
+    that forgot it, so that the study file never names one that is gone.
+    """
+
+    def __init__(self, store: Store, stopper: Stopper, keep: int) -> None:
+        self._store, self._stopper = store, stopper
+        self._keep = max(keep, stopper.history.keep)
+        self._models: dict[tuple[int, int, int], str] = {}  # (trial, attempt, step) -> path
+        self._unsettled: set[tuple[int, int, int]] = set()  # written, their report on the way
+        self._doomed: list[str] = []
+
+    @property
+    def keep_below(self) -> float:
+        """Models of valid checkpoints up to this loss are kept."""
+        return self._stopper.history.kth_best(self._keep)
+
+    def add_model(self, trial: StudyTrial, step: int, path: str, size: int) -> None:
+        """A worker has written the model of a checkpoint."""
+        self._store.add_checkpoint(trial.number, trial.attempt, step, "model", path, size)
+        key = trial.number, trial.attempt, step
+        self._models[key] = path
+        self._unsettled.add(key)
+
+    def add_checkpoint(self, trial: StudyTrial, step: int, path: str, size: int) -> None:
+        """A worker has written what its trial could go on from; older ones are not needed."""
+        older = self._resumable(trial.number)
+        self._store.add_checkpoint(trial.number, trial.attempt, step, "resume", path, size)
+        for _, known in older:
+            if known != path:
+                self._delete(known)
+
+    def resume_point(self, trial: int) -> tuple[Path | None, int]:
+        """The newest checkpoint a trial can go on from, and its step; (None, 0) without one."""
+        found = self._resumable(trial)
+        if not found:
+            return None, 0
+        step, path = found[-1]
+        return self._store.files / path, step
+
+    def _resumable(self, trial: int) -> list[tuple[int, str]]:
+        rows = self._store.rows(
+            "SELECT step, path FROM checkpoints WHERE trial = ? AND kind = 'resume' "
+            "ORDER BY attempt, step",
+            (trial,),
+        )
+        return [(row["step"], row["path"]) for row in rows]
+
+    def waiting_for_check(self) -> list[tuple[float, int, int, Path]]:
+        """Loss, trial, step and path of each model kept for a check after the run, best first."""
+        waiting = []
+        for (number, attempt, step), path in self._models.items():
+            record = self._stopper.history.trials[number]
+            index = record.log.find(step)
+            if attempt == record.attempt and index is not None and not record.progress.checks:
+                waiting.append((record.log.loss[index], number, step, self._store.files / path))
+        return sorted(waiting)
+
+    def prune(self, reporting: int) -> None:
+        """Keep the models of the best valid checkpoints and of running trials' best.
+
+        ``reporting`` is the trial whose report was just taken: what it wrote is settled now.
+        """
+        self._unsettled = {key for key in self._unsettled if key[0] != reporting}
+        if self._stopper.policy.checks_after_run or len(self._models) <= 1:
+            return
+        threshold = self.keep_below
+        for key, path in list(self._models.items()):
+            record = self._stopper.history.trials[key[0]]
+            best = record.best_valid
+            if best is not None and (best.attempt, best.step) == key[1:]:
+                if best.loss <= threshold or record.state == "running":
+                    continue
+            elif key in self._unsettled:
+                continue
+            del self._models[key]
+            self._delete(path)
+
+    def _delete(self, path: str) -> None:
+        self._store.drop_checkpoint(path)
+        self._doomed.append(path)
+
+    def sweep(self) -> None:
+        """Delete what is no longer needed. To be called after the commit that forgot it."""
+        for path in self._doomed:
+            shutil.rmtree(self._store.files / path, ignore_errors=True)
+        self._doomed.clear()
+
+    def load(self) -> None:
+        """Take over what an earlier session kept; delete what it had not acknowledged."""
+        for row in self._store.rows("SELECT * FROM checkpoints WHERE kind = 'model'"):
+            self._models[row["trial"], row["attempt"], row["step"]] = row["path"]
+        known = {row["path"] for row in self._store.rows("SELECT path FROM checkpoints")}
+        for found in self._store.files.glob("trial-*/attempt-*/*-*"):
+            if str(found.relative_to(self._store.files)) not in known:
+                shutil.rmtree(found, ignore_errors=True)

@@ -1,0 +1,187 @@
+"""The search space: a dict of named dimensions.
+
+>>> space = {"lr": loguniform(1e-3, 1.0), "layers": randint(1, 4), "act": choice(["relu", "gelu"])}
+>>> Space(space).names
+['lr', 'layers', 'act']
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from acetune.core.errors import SpaceError
+
+Scalar: TypeAlias = bool | int | float | str | None
+Params: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Float:
+    """A real number between ``low`` and ``high``, uniform or log-uniform."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        _require_bounds(self.low, self.high, self.log)
+
+    def contains(self, value: object) -> bool:
+        """Whether ``value`` lies in the dimension."""
+        return _is_number(value) and self.low <= value <= self.high  # type: ignore[operator]
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """A whole number between ``low`` and ``high``, both included, uniform or log-uniform."""
+
+    low: int
+    high: int
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        _require_bounds(self.low, self.high, self.log)
+        if self.low != int(self.low) or self.high != int(self.high):
+            raise SpaceError(f"bounds must be whole numbers, got {self.low!r} and {self.high!r}")
+
+    def contains(self, value: object) -> bool:
+        """Whether ``value`` lies in the dimension."""
+        return _is_number(value) and value == int(value) and self.low <= value <= self.high  # type: ignore
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several options."""
+
+    options: tuple[Scalar, ...]
+
+    def __post_init__(self) -> None:
+        if not self.options:
+            raise SpaceError("choice needs at least one option, got none")
+        for option in self.options:
+            if option is not None and not isinstance(option, (bool, int, float, str)):
+                raise SpaceError(
+                    f"an option must be a string, a number, a bool or None, got {option!r}; "
+                    "give it a name and look it up in the training function"
+                )
+
+    def contains(self, value: object) -> bool:
+        """Whether ``value`` is one of the options."""
+        return any(type(value) is type(o) and value == o for o in self.options)
+
+
+Dimension: TypeAlias = Float | Integer | Choice
+
+
+def uniform(low: float, high: float) -> Float:
+    """A real number, uniform between ``low`` and ``high``."""
+    return Float(low, high)
+
+
+def loguniform(low: float, high: float) -> Float:
+    """A real number whose logarithm is uniform between those of ``low`` and ``high``."""
+    return Float(low, high, log=True)
+
+
+def randint(low: int, high: int) -> Integer:
+    """A whole number, uniform from ``low`` to ``high``, both included."""
+    return Integer(low, high)
+
+
+def lograndint(low: int, high: int) -> Integer:
+    """A whole number from ``low`` to ``high``, both included, uniform in its logarithm."""
+    return Integer(low, high, log=True)
+
+
+def choice(options: Sequence[Scalar]) -> Choice:
+    """One of ``options``."""
+    if isinstance(options, str) or not isinstance(options, Sequence):
+        raise SpaceError(f"choice takes a list of options, got {options!r}")
+    return Choice(tuple(options))
+
+
+class Space:
+    """Validated dimensions, with the fixed values that every configuration shares.
+
+    >>> space = Space({"lr": loguniform(0.001, 1.0), "depth": 3})
+    >>> space.complete({"lr": 0.1})
+    {'lr': 0.1, 'depth': 3}
+    """
+
+    def __init__(self, space: Mapping[str, Dimension | Scalar]) -> None:
+        if not isinstance(space, Mapping):
+            raise SpaceError(f"space must be a dict of dimensions, got {space!r}")
+        self.dimensions: dict[str, Dimension] = {}
+        self.fixed: dict[str, Scalar] = {}
+        for name, value in space.items():
+            if not isinstance(name, str) or not name:
+                raise SpaceError(f"the name of a dimension must be a string, got {name!r}")
+            if isinstance(value, (Float, Integer, Choice)):
+                self.dimensions[name] = value
+            elif value is None or isinstance(value, (bool, int, float, str)):
+                self.fixed[name] = value
+            else:
+                raise SpaceError(
+                    f"space[{name!r}] is {value!r}; use acetune.uniform, loguniform, randint, "
+                    "lograndint or choice, or a plain value to fix it"
+                )
+        if not self.dimensions:
+            raise SpaceError(
+                f"the space is empty: it has nothing to search, got {dict(space)!r}; add for "
+                "example {'learning_rate': acetune.loguniform(1e-3, 1.0)}"
+            )
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the searched dimensions."""
+        return list(self.dimensions)
+
+    def complete(self, searched: Mapping[str, Any]) -> Params:
+        """A whole configuration from its searched part."""
+        return {**searched, **self.fixed}
+
+    def require_point(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """A point to try first, perhaps with dimensions left open; wrong ones are an error."""
+        if not isinstance(point, Mapping):
+            raise SpaceError(f"a point must be a dict, got {point!r}")
+        for name, value in point.items():
+            if name in self.fixed and value == self.fixed[name]:
+                continue
+            if name not in self.dimensions:
+                raise SpaceError(
+                    f"point {dict(point)!r}: {name!r} is not searched; the space has {self.names}"
+                )
+            if not self.dimensions[name].contains(value):
+                raise SpaceError(
+                    f"point {dict(point)!r}: {name}={value!r} lies outside {self.dimensions[name]}"
+                )
+        return {name: value for name, value in point.items() if name in self.dimensions}
+
+    def describe(self) -> dict[str, Any]:
+        """The space as plain data: what the study file keeps and compares."""
+        described: dict[str, Any] = dict(self.fixed)
+        for name, dimension in self.dimensions.items():
+            if isinstance(dimension, Choice):
+                described[name] = {"choice": list(dimension.options)}
+            else:
+                kind = "float" if isinstance(dimension, Float) else "integer"
+                described[name] = {kind: [dimension.low, dimension.high], "log": dimension.log}
+        return described
+
+
+def _is_number(value: object) -> bool:
+    # NumPy's numbers count; bools do not
+    return not isinstance(value, (bool, str)) and hasattr(value, "__float__")
+
+
+def _require_bounds(low: object, high: object, log: bool) -> None:
+    for bound in (low, high):
+        if not _is_number(bound) or not math.isfinite(bound):  # type: ignore[arg-type]
+            raise SpaceError(f"bounds must be finite numbers, got {low!r} and {high!r}")
+    if low > high:  # type: ignore[operator]
+        raise SpaceError(f"the lower bound {low!r} is above the upper bound {high!r}; swap them")
+    if log and low <= 0:  # type: ignore[operator]
+        raise SpaceError(f"a logarithmic dimension needs a lower bound above 0, got {low!r}")

@@ -1,0 +1,407 @@
+"""The study file: one SQLite database, one writer, tables a person can query.
+
+Everything acknowledged is committed first; in WAL mode a commit survives the process being killed
+at any moment. The file is checked before it is opened for writing, so that a damaged or foreign
+one is left as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import math
+import os
+import sqlite3
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from acetune.core.errors import StudyFileError, StudyLockedError
+
+FORMAT = 1
+_APPLICATION_ID = 0x41434554  # "ACET"
+
+_SCHEMA = """
+CREATE TABLE study (                -- one row
+    objective   TEXT NOT NULL,      -- JSON: name, mode
+    constraints TEXT NOT NULL,      -- JSON list: name, upper or lower, margin_se, scale, on
+    policy      TEXT NOT NULL,
+    space       TEXT NOT NULL,      -- JSON
+    settings    TEXT NOT NULL,      -- JSON: budgets, workers, seed, searcher, confirm_top, source
+    versions    TEXT NOT NULL,      -- JSON: of Python and the packages that matter
+    code_hash   TEXT NOT NULL,      -- of the training function
+    created     REAL NOT NULL
+);
+CREATE TABLE sessions (             -- one row a run of the driver
+    session INTEGER PRIMARY KEY, started REAL NOT NULL, seconds REAL NOT NULL DEFAULT 0, host TEXT
+);
+CREATE TABLE trials (
+    trial INTEGER NOT NULL, attempt INTEGER NOT NULL, params TEXT NOT NULL,
+    total_steps INTEGER, interval INTEGER, cost_ratio REAL, resumed_from INTEGER NOT NULL DEFAULT 0,
+    state TEXT NOT NULL,            -- running finished stopped failed interrupted rejected
+    reason TEXT NOT NULL DEFAULT '', traceback TEXT, startup_cost_s REAL,
+    started REAL NOT NULL, ended REAL,
+    PRIMARY KEY (trial, attempt)
+);
+CREATE TABLE reports (
+    seq INTEGER PRIMARY KEY, trial INTEGER NOT NULL, attempt INTEGER NOT NULL,
+    kind TEXT NOT NULL,             -- step: a report; end, after: a check at or after a trial's end
+    step INTEGER NOT NULL, objective REAL, -- NULL where it was NaN
+    checked_step INTEGER, checked_objective REAL, violation REAL,
+    stratum TEXT NOT NULL, rank INTEGER, of INTEGER,
+    decision TEXT NOT NULL,         -- continue stop finish
+    primary_cost_s REAL, snapshot_cost_s REAL NOT NULL DEFAULT 0, time REAL NOT NULL, metrics TEXT,
+    UNIQUE (trial, attempt, step, kind)
+);
+CREATE TABLE checks (
+    seq INTEGER NOT NULL, "constraint" TEXT NOT NULL, value REAL, stderr REAL, cost_s REAL,
+    error TEXT, PRIMARY KEY (seq, "constraint")
+) WITHOUT ROWID;
+CREATE TABLE checkpoints (          -- kept models, and what resumable trials go on from
+    trial INTEGER NOT NULL, attempt INTEGER NOT NULL, step INTEGER NOT NULL,
+    kind TEXT NOT NULL,             -- model resume
+    path TEXT NOT NULL, bytes INTEGER NOT NULL,
+    PRIMARY KEY (trial, attempt, step, kind)
+);
+CREATE TABLE confirmations (        -- every use of the confirmation data
+    use INTEGER PRIMARY KEY, trial INTEGER NOT NULL, attempt INTEGER NOT NULL,
+    step INTEGER NOT NULL, status TEXT NOT NULL, -- confirmed failed
+    metrics TEXT NOT NULL,          -- JSON: name -> [value, stderr]
+    error TEXT, time REAL NOT NULL
+);
+"""
+
+
+class ReportRow(NamedTuple):
+    """One row of ``reports`` with its checks."""
+
+    seq: int
+    trial: int
+    attempt: int
+    kind: str
+    step: int
+    objective: float
+    checked_step: int | None
+    checked_objective: float | None
+    violation: float | None
+    stratum: str
+    rank: int | None
+    of: int | None
+    decision: str
+    primary_cost_s: float | None
+    snapshot_cost_s: float
+    time: float
+    metrics: str | None
+
+
+class CheckRow(NamedTuple):
+    """One row of ``checks``."""
+
+    constraint: str
+    value: float | None
+    stderr: float | None
+    cost_s: float | None
+    error: str | None
+
+
+class Store:
+    """A study file that is open. Use :meth:`create`, :meth:`open` or :meth:`read`."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: int | None) -> None:
+        self.path = path
+        self._db = connection
+        self._lock = lock
+        self._seq = self._one("SELECT coalesce(max(seq), 0) FROM reports")[0]
+
+    # -- opening ---------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, path: Path, study: Mapping[str, Any]) -> Store:
+        """Make a new study file and lock it."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = _lock(path)
+        except OSError as error:
+            raise StudyFileError(
+                f"cannot write the study file {path}: {error.strerror}; give a path in a folder "
+                "you may write to, study='...'"
+            ) from None
+        try:
+            # built under another name: a study file that exists is a whole one
+            building = path.with_name(path.name + "-new")
+            building.unlink(missing_ok=True)
+            db = sqlite3.connect(building)
+            db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {FORMAT}")
+            db.executescript(_SCHEMA)
+            names = list(study)
+            marks = ", ".join("?" * len(names))
+            db.execute(
+                f"INSERT INTO study ({', '.join(names)}) VALUES ({marks})", list(study.values())
+            )
+            db.commit()
+            db.close()
+            building.rename(path)
+        except (OSError, sqlite3.Error) as error:
+            _unlock(lock)
+            raise StudyFileError(f"cannot write the study file {path}: {error}") from None
+        return cls(path, _connect(path), lock)
+
+    @classmethod
+    def open(cls, path: Path) -> Store:
+        """Open an existing study file for writing; refused while another process has it."""
+        _inspect(path)
+        try:
+            lock = _lock(path)
+        except OSError as error:
+            raise StudyFileError(f"cannot open {path} for writing: {error.strerror}") from None
+        try:
+            return cls(path, _connect(path), lock)
+        except sqlite3.Error as error:
+            _unlock(lock)
+            raise StudyFileError(f"cannot open {path} for writing: {error}") from None
+
+    @classmethod
+    def read(cls, path: Path) -> Store:
+        """Open an existing study file for reading, also while a study is running."""
+        _inspect(path)
+        db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
+        return cls(path, db, None)
+
+    def close(self) -> None:
+        """Close the file and let others have it."""
+        self._db.close()
+        if self._lock is not None:
+            _unlock(self._lock)
+            self._lock = None
+
+    @property
+    def files(self) -> Path:
+        """The folder beside the study file for models, checkpoints and logs."""
+        return self.path.with_name(self.path.name + ".files")
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Write several things as one. What was written counts once this block has ended.
+
+        It counts also when something else than the file went wrong in between: each thing written
+        is whole in itself, and an error must not take back what has happened.
+        """
+        try:
+            try:
+                yield
+            finally:
+                self._db.commit()
+        except sqlite3.Error as error:
+            raise StudyFileError(f"cannot write to {self.path}: {error}") from error
+
+    def add_session(self, started: float, host: str) -> int:
+        """A run of the driver begins."""
+        cursor = self._db.execute(
+            "INSERT INTO sessions (started, host) VALUES (?, ?)", (started, host)
+        )
+        return int(cursor.lastrowid or 0)
+
+    def beat(self, session: int, seconds: float) -> None:
+        """How long the session has run so far."""
+        self._db.execute("UPDATE sessions SET seconds = ? WHERE session = ?", (seconds, session))
+
+    def add_trial(
+        self, trial: int, attempt: int, params: Mapping[str, Any], started: float, resumed_from: int
+    ) -> None:
+        """An attempt begins."""
+        self._db.execute(
+            "INSERT INTO trials (trial, attempt, params, state, started, resumed_from) "
+            "VALUES (?, ?, ?, 'running', ?, ?)",
+            (trial, attempt, json.dumps(params), started, resumed_from),
+        )
+
+    def set_plan(
+        self,
+        trial: int,
+        attempt: int,
+        total_steps: int | None,
+        interval: int | None,
+        cost_ratio: float | None,
+    ) -> None:
+        """The last step and the interval are known."""
+        self._db.execute(
+            "UPDATE trials SET total_steps = ?, interval = ?, cost_ratio = ? "
+            "WHERE trial = ? AND attempt = ?",
+            (total_steps, interval, cost_ratio, trial, attempt),
+        )
+
+    def set_startup(self, trial: int, attempt: int, seconds: float) -> None:
+        """What the set-up before the first iteration cost."""
+        self._db.execute(
+            "UPDATE trials SET startup_cost_s = ? WHERE trial = ? AND attempt = ?",
+            (seconds, trial, attempt),
+        )
+
+    def end_trial(
+        self,
+        trial: int,
+        attempt: int,
+        state: str,
+        reason: str,
+        ended: float,
+        traceback: str | None = None,
+    ) -> None:
+        """An attempt ends."""
+        self._db.execute(
+            "UPDATE trials SET state = ?, reason = ?, ended = ?, traceback = ? "
+            "WHERE trial = ? AND attempt = ?",
+            (state, reason, ended, traceback, trial, attempt),
+        )
+
+    def add_report(self, row: tuple[Any, ...], checks: Iterable[CheckRow] = ()) -> int:
+        """Append a report (the fields of :class:`ReportRow` without seq) with its checks."""
+        self._seq += 1
+        marks = "?, " * len(row) + "?"
+        self._db.execute(f"INSERT INTO reports VALUES ({marks})", (self._seq, *row))
+        for check in checks:
+            self._db.execute("INSERT INTO checks VALUES (?, ?, ?, ?, ?, ?)", (self._seq, *check))
+        return int(self._seq)
+
+    def add_checkpoint(
+        self, trial: int, attempt: int, step: int, kind: str, path: str, size: int
+    ) -> None:
+        """A model or a resumable state lies on disk."""
+        self._db.execute(
+            "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?, ?)",
+            (trial, attempt, step, kind, path, size),
+        )
+
+    def drop_checkpoint(self, path: str) -> None:
+        """A model or a resumable state was deleted."""
+        self._db.execute("DELETE FROM checkpoints WHERE path = ?", (path,))
+
+    def add_confirmation(
+        self,
+        trial: int,
+        attempt: int,
+        step: int,
+        status: str,
+        metrics: Mapping[str, tuple[float, float]],
+        error: str | None,
+        time: float,
+    ) -> None:
+        """The confirmation data was used once more."""
+        self._db.execute(
+            "INSERT INTO confirmations (trial, attempt, step, status, metrics, error, time) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (trial, attempt, step, status, json.dumps(metrics), error, time),
+        )
+
+    def set_settings(self, settings: str, code_hash: str) -> None:
+        """Settings that a resume may change."""
+        self._db.execute("UPDATE study SET settings = ?, code_hash = ?", (settings, code_hash))
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def study(self) -> dict[str, Any]:
+        """The one row of ``study``."""
+        return self.rows("SELECT * FROM study")[0]
+
+    def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
+        """The rows of a query as dicts."""
+        cursor = self._db.execute(sql, values)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    def reports(self) -> Iterator[tuple[ReportRow, list[CheckRow]]]:
+        """All reports in the order they were acknowledged, each with its checks."""
+        checks = self._db.execute("SELECT * FROM checks ORDER BY seq")
+        ahead = checks.fetchone()
+        for values in self._db.execute("SELECT * FROM reports ORDER BY seq"):
+            row = ReportRow(*values)
+            if values[5] is None:  # SQLite has no NaN
+                row = row._replace(objective=math.nan)
+            found = []
+            while ahead is not None and ahead[0] == row.seq:
+                found.append(CheckRow(*ahead[1:]))
+                ahead = checks.fetchone()
+            yield row, found
+
+    def checkpoint(self, trial: int, attempt: int, step: int) -> Path | None:
+        """Where the model of a checkpoint is kept, or None."""
+        found = self._db.execute(
+            "SELECT path FROM checkpoints WHERE trial = ? AND attempt = ? AND step = ? "
+            "AND kind = 'model'",
+            (trial, attempt, step),
+        ).fetchone()
+        return None if found is None else self.files / found[0]
+
+    def elapsed(self) -> float:
+        """Seconds that all sessions have run."""
+        return float(self._one("SELECT coalesce(sum(seconds), 0) FROM sessions")[0])
+
+    def _one(self, sql: str) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = self._db.execute(sql).fetchone()
+        return found
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, timeout=10)
+    db.execute("PRAGMA journal_mode = WAL")
+    # a commit survives the process being killed; only a power cut may lose the last moments
+    db.execute("PRAGMA synchronous = NORMAL")
+    return db
+
+
+def _inspect(path: Path) -> None:
+    """Refuse what is not a whole study file of a version we know, without writing to it."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+    except FileNotFoundError:
+        raise StudyFileError(f"there is no study file {path}") from None
+    except OSError as error:
+        raise StudyFileError(f"cannot read {path}: {error.strerror}") from None
+    if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
+        raise StudyFileError(f"{path} is not a study file, or it is damaged; it was left untouched")
+    version, application = struct.unpack(">I4xI", header[60:72])
+    if application != _APPLICATION_ID:
+        raise StudyFileError(f"{path} is a database of another program; it was left untouched")
+    if version > FORMAT:
+        raise StudyFileError(
+            f"{path} was written by a newer acetune (format {version}, this one reads {FORMAT}); "
+            "upgrade with: pip install --upgrade acetune"
+        )
+    uri = f"{path.resolve().as_uri()}?mode=ro"
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=10)) as db:
+            verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            db.execute("SELECT count(*) FROM study")
+    except sqlite3.OperationalError as error:
+        raise StudyFileError(f"cannot read {path}: {error}") from None
+    except sqlite3.DatabaseError as error:
+        raise StudyFileError(f"{path} is damaged ({error}); it was left untouched") from None
+    if verdict != "ok":
+        raise StudyFileError(f"{path} is damaged ({verdict}); it was left untouched")
+
+
+def _lock(path: Path) -> int:
+    """An advisory lock that ends with the process, however it ends."""
+    lock = os.open(path.with_name(path.name + "-lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.read(lock, 100).decode(errors="replace").strip() or "another process"
+        os.close(lock)
+        raise StudyLockedError(
+            f"{path} is being run by {owner}; wait for it to end, or look at it with: "
+            f"acetune show {path}"
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"process {os.getpid()}".encode(), 0)
+    return lock
+
+
+def _unlock(lock: int) -> None:
+    with contextlib.suppress(OSError):
+        os.close(lock)

@@ -1,0 +1,529 @@
+"""The Trial object: what a training function sees.
+
+It times iterations, calls checks only when they are due and worth it, keeps a copy of the best
+checkpoint where that may be needed later, and ends the training loop when the trial is stopped.
+The same object serves every engine; an engine is a :class:`Link`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from acetune.core.decision import Decision
+from acetune.core.errors import ReportError, TrialStopped
+from acetune.core.goals import Estimate, FailedCheck, Goals, as_measurement, as_number
+from acetune.core.history import Progress
+from acetune.policies.base import Due, Policy, check_due, finish_due, passes_gate
+from acetune.stopper import require_cost, require_total_steps
+
+
+class Plan(NamedTuple):
+    """What the engine answers when training begins."""
+
+    interval: int | None
+    gate: float  # f*: a checkpoint worse than this cannot win
+    keep_below: float  # models of valid checkpoints up to this loss are kept
+
+
+class Reply(NamedTuple):
+    """What the engine answers to a report."""
+
+    decision: Decision
+    gate: float
+    keep_below: float
+    stop: bool  # by the policy, or because the study ends
+
+
+class Report(NamedTuple):
+    """One report on its way to the engine."""
+
+    step: int
+    value: float
+    checked_step: int | None = None
+    measured: Mapping[str, Estimate | FailedCheck] | None = None
+    primary_cost_s: float | None = None
+    check_cost_s: Mapping[str, float] | None = None
+    snapshot_cost_s: float = 0.0
+    metrics: Mapping[str, float] | None = None
+
+
+class Link(Protocol):
+    """How a trial talks to its engine."""
+
+    def begin(self, total_steps: int | None, startup_s: float) -> Plan:
+        """Training begins; the last step is known now, or None."""
+
+    def declare(self, total_steps: int) -> None:
+        """The last step became known after the first report."""
+
+    def fresh_gate(self, step: int, value: float, checked_step: int) -> float:
+        """The gate as it is now: asked just before a check is paid for."""
+
+    def checking(self, constraint: str) -> None:
+        """A check with a timeout starts now."""
+
+    def report(self, report: Report) -> Reply:
+        """A report; returns when it is safely recorded."""
+
+    def finish(self, report: Report | None) -> None:
+        """The trial ended by itself, with the check that was still due, if any."""
+
+    def keep_model(self, step: int, model: object) -> None:
+        """Write the model of a checkpoint to disk."""
+
+    def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
+        """Write what the trial could go on from to disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialContext:
+    """What a trial is made of, apart from its link."""
+
+    number: int
+    attempt: int
+    params: Mapping[str, Any]
+    goals: Goals
+    policy: Policy
+    folder: Path
+    checkpoint: Path | None = None
+    progress: Progress = field(default_factory=Progress)  # where a resumed attempt stands
+    device: str | None = None
+    threads: int = 1
+
+
+class _Missing:
+    """Stands for a model that was not given; None is a model like any other."""
+
+    def __repr__(self) -> str:
+        return "no model"
+
+
+_MISSING = _Missing()
+
+
+class Trial:
+    """One configuration being trained.
+
+    Attributes
+    ----------
+    params:
+        The configuration, a dict.
+    number, attempt:
+        Which trial this is, and which try at it (from 1).
+    checkpoint:
+        The folder an earlier attempt saved with ``report(checkpoint=...)``, or None. ``steps``
+        goes on after the step it was saved at.
+    folder:
+        A folder of the trial's own for whatever it writes.
+    device, threads:
+        The device this worker was given (or None) and how many threads it should use.
+    """
+
+    def __init__(
+        self, context: TrialContext, link: Link, clock: Callable[[], float] | None = None
+    ) -> None:
+        self.params: dict[str, Any] = dict(context.params)
+        self.number, self.attempt = context.number, context.attempt
+        self.checkpoint, self.folder = context.checkpoint, context.folder
+        self.device, self.threads = context.device, context.threads
+        self._goals, self._policy = context.goals, context.policy
+        self._progress = context.progress
+        self._link = link
+        self._clock = clock or synchronised_clock
+        self._owner = os.getpid()
+        self._begun = False
+        self._stop = False
+        self._reason = ""
+        self._gate = self._keep_below = math.inf
+        self._step: int | None = None  # the current one of steps(), None outside such a loop
+        self._created = self._clock()
+        self._iteration_began: float | None = None
+        self._snapshot_s = 0.0
+        self._best: tuple[int, object] | None = None  # a copy of the best checkpoint, by its step
+        self._model: object = _MISSING  # as last reported
+        self._checks: dict[str, Callable[..., Any]] = {
+            c.name: c.check for c in self._goals.constraints if c.check is not None
+        }
+        self._best_valid_loss = math.inf
+
+    # -- what training functions use -------------------------------------------------------------
+
+    def steps(self, total_steps: int | None = None) -> Iterator[int]:
+        """The steps to train, from 1 (or after the checkpoint) to ``total_steps``.
+
+        Ends by itself when the trial is stopped. ``total_steps`` may be an upper bound: leave the
+        loop when training has converged.
+        """
+        self.declare(total_steps)
+        step = self._progress.last_step
+        while not self._stop and (total_steps is None or step < total_steps):
+            step += 1
+            self._step = step
+            self.start_step()
+            yield step
+            step = max(step, self._progress.last_step)
+
+    def declare(self, total_steps: int | None) -> None:
+        """Tell the last step where it is known only once training starts."""
+        total = require_total_steps(total_steps)
+        if not self._begun:
+            self._begin(total)
+        elif total is not None and total != self._progress.total_steps:
+            self._link.declare(total)
+            self._progress.total_steps = total
+
+    def start_step(self) -> None:
+        """An iteration begins now. ``steps`` calls this; frameworks' callbacks do it themselves."""
+        if self._iteration_began is None:
+            self._iteration_began = self._clock()
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the trial was told to stop: leave the training loop then."""
+        return self._stop
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the trial was told to stop, or an empty string."""
+        return self._reason
+
+    def report(
+        self,
+        value: float | None = None,
+        /,
+        *,
+        step: int | None = None,
+        model: object = _MISSING,
+        constraints: Mapping[str, Any] | None = None,
+        snapshot: Callable[[Any], object] | None = None,
+        checkpoint: Callable[[Path], object] | Path | str | None = None,
+        primary_cost_s: float | None = None,
+        constraint_cost_s: float | Mapping[str, float] | None = None,
+        **metrics: float,
+    ) -> Decision:
+        """Report the objective at a step; constraints are checked if that is due and worth it.
+
+        Parameters
+        ----------
+        value:
+            The objective; or give it by its name, as in ``report(auc=0.8)``. Other names are
+            recorded as extra metrics.
+        step:
+            The step, where ``steps`` is not used; one more than the last by default.
+        model:
+            What checks are called with, and what is kept of a valid checkpoint: a model, scores, a
+            path.
+        constraints:
+            Checks by constraint name, instead of or in place of ``Constraint(check=...)``.
+        snapshot:
+            Makes a copy of ``model`` (``copy.deepcopy``, say), called only when needed: so that
+            the best checkpoint, not the last one, can be checked at the end.
+        checkpoint:
+            A folder to go on from after a failure, or a function that writes one.
+        primary_cost_s, constraint_cost_s:
+            Costs in seconds instead of the clock's.
+        """
+        now = self._clock()
+        self._require_owner()
+        if self._stop:
+            raise TrialStopped(
+                f"trial {self.number} was told to stop ({self._reason}); leave the loop when "
+                "trial.should_stop is true"
+            )
+        value, extra = self._objective(value, metrics)
+        checks = self._require_checks(constraints)
+        if not self._begun:
+            self._begin(None)
+        step = self._next_step(step)
+        if primary_cost_s is not None:
+            primary: float | None = require_cost(primary_cost_s, "primary_cost_s")
+        else:
+            primary = None if self._iteration_began is None else now - self._iteration_began
+        self._model = model
+        loss = self._goals.objective.loss(value)
+        report = Report(step, value, primary_cost_s=primary, metrics=extra or None)
+        if step > self._progress.last_step:  # a step reported again is not checked again
+            report = self._check_report(report, loss, checks, model, snapshot, constraint_cost_s)
+        if checkpoint is not None:
+            source = Path(checkpoint) if isinstance(checkpoint, str) else checkpoint
+            self._link.keep_checkpoint(step, source)
+        report = report._replace(snapshot_cost_s=self._snapshot_s)
+        self._snapshot_s = 0.0
+        reply = self._link.report(report)
+        if step > self._progress.last_step:
+            self._progress.advance(step, loss, report.checked_step)
+        self._gate, self._keep_below = reply.gate, reply.keep_below
+        if reply.stop:
+            self._stop, self._reason = True, reply.decision.reason
+        # without steps() the next iteration begins here; with it, when the loop comes round
+        self._iteration_began = self._clock() if self._step is None else None
+        return reply.decision
+
+    # -- what engines use ------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """The training function has returned: make the check that is still due, say good-bye."""
+        if self._progress.last_step == 0:
+            raise ReportError(
+                "the training function returned without reporting anything; call "
+                f"trial.report({self._goals.objective.name}=...) after each step"
+            )
+        progress = self._progress
+        if self._policy.checks_after_run:
+            self._keep_best()
+        if self._stop or progress.last_step == progress.total_steps:
+            return
+        self._require_owner()
+        due = None
+        if self._goals.constraints:
+            kept = self._has_best()
+            due = finish_due(self._policy, progress, self._gate, best_kept=kept)
+        if due is None or not due.open:
+            self._link.finish(None)
+            return
+        value = self._goals.objective.value(due.loss)
+        gate = self._link.fresh_gate(progress.last_step, value, due.step)
+        if not passes_gate(self._policy, due.loss, gate):
+            self._link.finish(None)
+            return
+        model = self._best[1] if self._best and self._best[0] == due.step else self._model
+        report = Report(progress.last_step, value)
+        report = self._checked(report, due, self._checks, model, None)
+        self._link.finish(report._replace(snapshot_cost_s=self._snapshot_s))
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _begin(self, total_steps: int | None) -> None:
+        self._require_owner()
+        plan = self._link.begin(total_steps, self._clock() - self._created)
+        self._progress.total_steps, self._progress.interval = total_steps, plan.interval
+        self._gate, self._keep_below = plan.gate, plan.keep_below
+        self._begun = True
+
+    def _objective(
+        self, value: float | None, metrics: dict[str, float]
+    ) -> tuple[float, dict[str, float]]:
+        name = self._goals.objective.name
+        if value is None:
+            if name not in metrics:
+                got = f"got {sorted(metrics)}" if metrics else "got nothing"
+                raise ReportError(f"report the objective as report({name}=...), {got}")
+            value = metrics.pop(name)
+        elif name in metrics:
+            raise ReportError(
+                f"the objective {name!r} is given twice: {value!r} and {metrics[name]!r}"
+            )
+        for extra in metrics:
+            if any(constraint.name == extra for constraint in self._goals.constraints):
+                raise ReportError(
+                    f"{extra!r} is a constraint: give its check, as constraints={{{extra!r}: "
+                    "function}, so that it is called only when worth its cost"
+                )
+        extras = {name: as_number(number, f"metric {name!r}") for name, number in metrics.items()}
+        return as_number(value, f"objective {name!r}"), extras
+
+    def _next_step(self, step: int | None) -> int:
+        if step is None:
+            return self._progress.last_step + 1 if self._step is None else self._step
+        if isinstance(step, bool) or not hasattr(step, "__index__") or int(step) < 1:
+            raise ReportError(f"step must be a whole number >= 1, got {step!r}")
+        return int(step)
+
+    def _require_checks(self, given: Mapping[str, Any] | None) -> dict[str, Callable[..., Any]]:
+        names = [constraint.name for constraint in self._goals.constraints]
+        for name, check in (given or {}).items():
+            if name not in names:
+                raise ReportError(f"unknown constraint {name!r}; this study has {names}")
+            # a plain value is a check that costs nothing
+            self._checks[name] = check if callable(check) else _Constant(check)
+        missing = [name for name in names if name not in self._checks]
+        if missing:
+            raise ReportError(
+                f"constraint {missing[0]!r} has no check: give Constraint({missing[0]!r}, "
+                f"check=...), or report(constraints={{{missing[0]!r}: function}})"
+            )
+        return self._checks
+
+    def _require_owner(self) -> None:
+        if os.getpid() != self._owner:
+            raise ReportError(
+                "report was called in a forked process; report from the process that the training "
+                "function was called in"
+            )
+
+    def _check_report(
+        self,
+        report: Report,
+        loss: float,
+        checks: dict[str, Callable[..., Any]],
+        model: object,
+        snapshot: Callable[[Any], object] | None,
+        cost: float | Mapping[str, float] | None,
+    ) -> Report:
+        """Keep a copy where one may be needed, and make the check that is due, if any."""
+        step, progress, policy = report.step, self._progress, self._policy
+        if not self._goals.constraints:  # every checkpoint qualifies
+            self._keep(step, loss, model, snapshot)
+            return report
+        last = step == progress.total_steps
+        kept = self._has_best()
+        due = check_due(policy, progress, step, loss, self._gate, best_kept=kept)
+        best = loss < progress.best_loss or progress.best_step == 0
+        wanted = policy.may_check_best(progress) and passes_gate(policy, loss, self._gate)
+        # at the last step the model itself is at hand, unless it is to outlive the trial
+        wanted = wanted and (not last or policy.checks_after_run)
+        if best and wanted and snapshot is not None and not isinstance(model, _Missing):
+            began = self._clock()
+            self._best = (step, snapshot(model))
+            self._snapshot_s += self._clock() - began
+        if due is None or not due.open:
+            return report
+        gate = self._link.fresh_gate(step, report.value, due.step)
+        self._gate = min(self._gate, gate)
+        if not passes_gate(policy, due.loss, self._gate):
+            return report
+        subject = model
+        if due.step != step:
+            assert self._best is not None  # best_kept said so
+            subject = self._best[1]
+        return self._checked(report, due, checks, subject, cost, snapshot)
+
+    def _checked(
+        self,
+        report: Report,
+        due: Due,
+        checks: dict[str, Callable[..., Any]],
+        model: object,
+        cost: float | Mapping[str, float] | None,
+        snapshot: Callable[[Any], object] | None = None,
+    ) -> Report:
+        measured, costs = evaluate(self._goals, checks, model, self._clock, self._link.checking)
+        valid, _ = self._goals.judge(measured)
+        if valid:
+            copied = self._best is not None and self._best[1] is model
+            self._keep(due.step, due.loss, model, None if copied else snapshot)
+        if cost is not None:
+            names = list(costs)
+            costs = (
+                {name: require_cost(cost[name], f"cost of {name!r}") for name in names}
+                if isinstance(cost, Mapping)
+                else dict.fromkeys(names, require_cost(cost, "constraint_cost_s") / len(names))
+            )
+        return report._replace(checked_step=due.step, measured=measured, check_cost_s=costs)
+
+    def _keep(
+        self,
+        step: int,
+        loss: float,
+        model: object,
+        snapshot: Callable[[Any], object] | None,
+    ) -> None:
+        """Write the model of a valid checkpoint to disk, if it is the trial's best and may win."""
+        if loss >= self._best_valid_loss:
+            return
+        self._best_valid_loss = loss
+        if loss <= self._keep_below and not isinstance(model, _Missing):
+            began = self._clock()
+            self._link.keep_model(step, model if snapshot is None else snapshot(model))
+            self._snapshot_s += self._clock() - began
+
+    def _has_best(self) -> bool:
+        """Whether a copy of the best checkpoint so far exists and every check can use it."""
+        return (
+            self._best is not None
+            and self._best[0] == self._progress.best_step
+            and all(takes_model(check) for check in self._checks.values())
+        )
+
+    def _keep_best(self) -> None:
+        """For checks after the run: the best checkpoint's model, or the last one's, on disk."""
+        if self._has_best():
+            assert self._best is not None
+            self._link.keep_model(*self._best)
+        elif not isinstance(self._model, _Missing):
+            self._link.keep_model(self._progress.last_step, self._model)
+
+
+class _Constant:
+    """A constraint value given as it is."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __call__(self) -> object:
+        return self._value
+
+
+def evaluate(
+    goals: Goals,
+    checks: Mapping[str, Callable[..., Any]],
+    model: object,
+    clock: Callable[[], float],
+    starting: Callable[[str], None],
+) -> tuple[dict[str, Estimate | FailedCheck], dict[str, float]]:
+    """Call the checks in the order declared. After one has failed the rest are not called."""
+    measured: dict[str, Estimate | FailedCheck] = {}
+    costs: dict[str, float] = {}
+    failed = ""
+    for constraint in goals.constraints:
+        name = constraint.name
+        if failed:
+            measured[name] = FailedCheck(f"not evaluated, because {failed!r} failed")
+            continue
+        if constraint.timeout_s is not None:
+            starting(name)
+        began = clock()
+        measured[name] = call_check(checks[name], name, model)
+        costs[name] = clock() - began
+        if isinstance(measured[name], FailedCheck):
+            failed = name
+    return measured, costs
+
+
+def call_check(check: Callable[..., Any], name: str, model: object) -> Estimate | FailedCheck:
+    """One check; whatever it raises makes it a failed one."""
+    if takes_model(check):
+        if isinstance(model, _Missing):
+            raise ReportError(
+                f"the check of {name!r} takes a model, but none was reported; call "
+                "report(..., model=...)"
+            )
+        arguments = [model]
+    else:
+        arguments = []
+    try:
+        return as_measurement(check(*arguments), f"constraint {name!r}")
+    except Exception as error:
+        return FailedCheck(f"{type(error).__name__}: {error}")
+
+
+def takes_model(check: Callable[..., Any]) -> bool:
+    """Whether a check has a parameter for the model; without one it sees the current step only."""
+    if isinstance(check, _Constant):
+        return False
+    try:
+        parameters = inspect.signature(check).parameters.values()
+    except (TypeError, ValueError):
+        return True  # some built-in callables have no signature
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    # a parameter with a default is a bound value, as in `lambda m=model: eod(m)`
+    return any(
+        p.kind is p.VAR_POSITIONAL or (p.kind in positional and p.default is p.empty)
+        for p in parameters
+    )
+
+
+def synchronised_clock() -> float:
+    """Seconds; a GPU in use is waited for first, so that its work is counted where it belongs."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return time.perf_counter()

@@ -1,0 +1,571 @@
+"""The stopping rules written a second time: slow, plain, and apart from the package.
+
+Everything is kept in two flat lists, one of all reports and one of all checks. Every answer is
+worked out from them anew: groups are filtered and sorted at each report, costs are summed as exact
+fractions, the best checkpoint is a ``min`` over all checks ever made. Nothing here is fast, and
+nothing here is shared with what it is compared to.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+INF = math.inf
+
+#: a number, a number with its standard error, or None for a check that gave no number
+Result = float | tuple[float, float] | None
+
+
+class RefusedError(Exception):
+    """A report or a start that the rules do not allow."""
+
+
+# -- what is wanted ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A constraint: ``g <= upper`` or ``g >= lower``."""
+
+    name: str
+    upper: float | None = None
+    lower: float | None = None
+    margin_se: float = 0.0
+    scale: float | None = None
+
+    def beyond(self, result: Result) -> float:
+        """How far beyond the limit, margin included (<= 0: it holds); infinite if it failed."""
+        number = _number(result)
+        if number is None:
+            return INF
+        g, stderr = number
+        if self.lower is None:
+            assert self.upper is not None
+            tau = self.upper
+        else:
+            g, tau = -g, -self.lower
+        return g + self.margin_se * stderr - tau
+
+    def violation(self, result: Result) -> float:
+        """The same, scaled, and 0 where it holds."""
+        limit = self.upper if self.lower is None else self.lower
+        assert limit is not None
+        scale = self.scale
+        if scale is None:
+            scale = 1.0 if limit == 0 else abs(limit)
+        return max(0.0, self.beyond(result)) / scale
+
+
+# -- the policies --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AceRule:
+    """ACE with the variants its paper measures."""
+
+    truncation: float = 0.25
+    interval: str | int = "adaptive"
+    gate: bool = True
+    stopping: str = "stratum"
+    min_steps: int = 0
+
+
+@dataclass(frozen=True)
+class AshaRule:
+    """ASHA as in Ray, blind to the constraint."""
+
+    reduction_factor: int = 4
+    min_steps: int = 1
+    constraints: str = "callback"
+
+
+@dataclass(frozen=True)
+class NoRule:
+    """Nothing is stopped."""
+
+    constraints: str = "callback"
+
+
+Rule = AceRule | AshaRule | NoRule
+
+
+# -- what was reported ---------------------------------------------------------------------------
+
+
+@dataclass
+class Report:
+    """One report, with the answer it got."""
+
+    trial: str
+    attempt: int
+    step: int
+    loss: float
+    measured: Mapping[str, Result] | None
+    checked_step: int | None
+    stratum: str
+    violation: float
+    gated: bool
+    rung: int | None = None
+    stop: bool = False
+    rank: int | None = None
+    of: int | None = None
+    replaced: bool = False  # by a later attempt of its trial
+
+    def key(self) -> tuple[float, ...]:
+        """What reports of a stratum are ordered by."""
+        return (self.violation, self.loss) if self.stratum == "invalid" else (self.loss,)
+
+
+class Check(NamedTuple):
+    """One evaluation of all constraints, at the checkpoint it was made of."""
+
+    trial: str
+    attempt: int
+    step: int
+    loss: float
+    valid: bool
+    violation: float
+
+
+@dataclass
+class Attempt:
+    """One try at a trial."""
+
+    trial: str
+    number: int
+    total: int | None
+    beta: int | None
+    every: bool  # beta = 1; otherwise beta = T, once at the end
+    ratio: Fraction | None
+    state: str = "running"
+    gated_at_end: bool = False
+
+
+class Answer(NamedTuple):
+    """The decision on a report; ``differs`` when a step is reported again with other values."""
+
+    stop: bool
+    stratum: str
+    rank: int | None
+    of: int | None
+    differs: bool = False
+
+
+class Told(NamedTuple):
+    """What the searcher hears of a trial."""
+
+    loss: float | None
+    violation: float
+    failed: bool
+
+
+@dataclass
+class Seconds:
+    """All costs that were reported."""
+
+    primary: list[float] = field(default_factory=list)
+    check: dict[str, list[float]] = field(default_factory=dict)
+    snapshot: list[float] = field(default_factory=list)
+    timed_checks: int = 0
+
+
+class ReferenceStudy:
+    """A study by the rules."""
+
+    def __init__(
+        self, mode: str, limits: tuple[Limit, ...], rule: Rule, confirm_top: int = 1
+    ) -> None:
+        self.mode = mode
+        self.limits = limits
+        self.rule = rule
+        self.confirm_top = confirm_top
+        self.reports: list[Report] = []
+        self.checks: list[Check] = []
+        self.seconds = Seconds()
+        self.attempts: dict[str, Attempt] = {}  # the latest of each trial
+
+    # -- what stands so far ----------------------------------------------------------------------
+
+    def loss(self, value: float) -> float:
+        """Smaller is better; a value that is not finite is last."""
+        if not math.isfinite(value):
+            return INF
+        return -value if self.mode == "max" else value
+
+    def own(self, trial: str) -> list[Report]:
+        """The reports of the latest attempt, by step."""
+        mine = [r for r in self.reports if r.trial == trial and not r.replaced]
+        return sorted(mine, key=lambda r: r.step)
+
+    def valid_checks(self) -> list[Check]:
+        """Those that may be an answer: valid, with a finite objective."""
+        return [c for c in self.checks if c.valid and c.loss < INF]
+
+    def best(self) -> Check | None:
+        """The best feasible checkpoint; the first found on ties."""
+        return min(self.valid_checks(), key=lambda c: c.loss, default=None)
+
+    def nearest(self) -> Check | None:
+        """The nearest miss."""
+        misses = [c for c in self.checks if not c.valid]
+        return min(misses, key=lambda c: (c.violation, c.loss), default=None)
+
+    def f_star(self) -> float:
+        """The confirm_top-th best among the trials' best valid losses."""
+        found = self.valid_checks()
+        trials = {c.trial for c in found}
+        bests = sorted(min(c.loss for c in found if c.trial == trial) for trial in trials)
+        return bests[self.confirm_top - 1] if len(bests) >= self.confirm_top else INF
+
+    def cost_ratio(self) -> Fraction | None:
+        """Mean cost of one check over the mean primary cost of one iteration."""
+        if not self.seconds.check or not self.seconds.primary:
+            return None
+        primary = _mean(self.seconds.primary)
+        if primary == 0:
+            return None
+        check = sum(_mean(seconds) for seconds in self.seconds.check.values())
+        snapshots = sum(map(Fraction, self.seconds.snapshot))
+        return (check + snapshots / self.seconds.timed_checks) / primary
+
+    # -- starting --------------------------------------------------------------------------------
+
+    def start(self, trial: str, total: int | None, resumed_from: int = 0) -> Attempt:
+        """A trial, or a new attempt of one."""
+        old = self.attempts.get(trial)
+        if old is not None and old.state in ("finished", "stopped"):
+            raise RefusedError(f"{trial} has {old.state}")
+        number = 1 if old is None else old.number + 1
+        every, ratio = self._every(total), self.cost_ratio()
+        beta = 1 if every else total
+        for report in self.own(trial):
+            if report.step > resumed_from:
+                report.replaced = True
+            else:
+                report.attempt = number
+        self.attempts[trial] = Attempt(trial, number, total, beta, every, ratio)
+        return self.attempts[trial]
+
+    def close_call(self, total: int | None) -> bool:
+        """Whether the cost ratio is so near its threshold that rounding may decide."""
+        ratio = self.cost_ratio()
+        if not isinstance(self.rule, AceRule) or total in (None, 1) or not ratio:
+            return False
+        if not 0 < self.rule.truncation < 1:
+            return False
+        threshold = self._threshold(total)
+        return abs(ratio - threshold) <= threshold / 10**12
+
+    def _threshold(self, total: int) -> Fraction:
+        assert isinstance(self.rule, AceRule)
+        p = Fraction(self.rule.truncation)
+        q_to_the_T = (1 - p) ** total
+        return (p * total + q_to_the_T - 1) / (1 - p - q_to_the_T)
+
+    def _every(self, total: int | None) -> bool:
+        """Whether beta is 1."""
+        if isinstance(self.rule, AshaRule):
+            return True
+        if isinstance(self.rule, NoRule):
+            return False
+        if self.rule.interval != "adaptive":
+            return self.rule.interval == 1
+        if total is None or total == 1:
+            return True
+        ratio = self.cost_ratio()
+        if ratio is None or self.rule.truncation == 0:
+            return False
+        if self.rule.truncation == 1:
+            return True
+        return ratio < self._threshold(total)
+
+    def declare(self, trial: str, total: int) -> None:
+        """The last step becomes known; beta stays."""
+        attempt = self.attempts[trial]
+        if attempt.total is not None and attempt.total != total:
+            raise RefusedError(f"{trial} has another last step")
+        attempt.total = total
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    def check_due(self, trial: str, step: int, value: float, snapshot: bool = True) -> int | None:
+        """The step whose checkpoint is to be checked now."""
+        if any(r.step == step for r in self.own(trial)):
+            return None
+        due = self._due(trial, step, self.loss(value), snapshot)
+        return due[0] if due is not None and self._passes(due[1]) else None
+
+    def finish_due(self, trial: str, snapshot: bool = True) -> int | None:
+        """The step to check when a trial ends by itself."""
+        due = self._due_at_end(trial, snapshot)
+        return due[0] if due is not None and self._passes(due[1]) else None
+
+    def _passes(self, loss: float) -> bool:
+        if not isinstance(self.rule, AceRule) or not self.rule.gate:
+            return True
+        return loss < INF and loss <= self.f_star()
+
+    def _checks_during_run(self) -> bool:
+        return bool(self.limits) and getattr(self.rule, "constraints", "") != "after"
+
+    def _due(self, trial: str, step: int, loss: float, snapshot: bool) -> tuple[int, float] | None:
+        """Step and loss of the checkpoint that is due at a report, gate aside."""
+        if not self._checks_during_run():
+            return None
+        attempt = self.attempts[trial]
+        before = self.own(trial)
+        last = step == attempt.total
+        if isinstance(self.rule, AshaRule):
+            previous = before[-1].step if before else 0
+            at_rung = any(previous < rung <= step for rung in self._rungs(step))
+            return (step, loss) if at_rung or last else None
+        if attempt.every:
+            return step, loss
+        if not last:
+            return None
+        if not snapshot:
+            return step, loss
+        losses = [(r.loss, r.step) for r in before] + [(loss, step)]
+        best_loss, best_step = min(losses)
+        return best_step, best_loss
+
+    def _due_at_end(self, trial: str, snapshot: bool) -> tuple[int, float] | None:
+        attempt = self.attempts[trial]
+        reports = self.own(trial)
+        if not self._checks_during_run() or not reports or attempt.state != "running":
+            return None
+        last = reports[-1]
+        if isinstance(self.rule, AshaRule):
+            return None if last.checked_step == last.step else (last.step, last.loss)
+        if attempt.every:
+            return None
+        if not snapshot:
+            return last.step, last.loss
+        best_loss, best_step = min((r.loss, r.step) for r in reports)
+        return best_step, best_loss
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    def observe(
+        self,
+        trial: str,
+        step: int,
+        value: float,
+        measured: Mapping[str, Result] | None = None,
+        primary_s: float | None = None,
+        check_s: float | Mapping[str, float] | None = None,
+        snapshot_s: float = 0.0,
+        checked_step: int | None = None,
+        snapshot: bool = True,
+    ) -> Answer:
+        """A report; ``snapshot`` as it was when the check was asked for."""
+        attempt = self.attempts[trial]
+        before = self.own(trial)
+        loss = self.loss(value)
+        for recorded in before:
+            if recorded.step == step:
+                return self._again(recorded, loss, measured)
+        if before and step < before[-1].step:
+            raise RefusedError("steps must rise")
+        if attempt.state != "running":
+            raise RefusedError(f"the trial has {attempt.state}")
+        if attempt.total is not None and step > attempt.total:
+            raise RefusedError("beyond the last step")
+
+        due = self._due(trial, step, loss, snapshot)
+        gated = measured is None and due is not None and not self._passes(due[1])
+        stratum, violation = "unchecked", 0.0
+        if not self.limits:
+            measured, checked_step = {}, step  # nothing to violate: every checkpoint qualifies
+        if measured is not None:
+            if checked_step is None:
+                checked_step = step if due is None else due[0]
+            losses = {r.step: r.loss for r in before} | {step: loss}
+            check = self._check(trial, checked_step, losses[checked_step], measured)
+            stratum, violation = "valid" if check.valid else "invalid", check.violation
+        else:
+            checked_step = None
+        report = Report(
+            trial,
+            attempt.number,
+            step,
+            loss,
+            measured,
+            checked_step,
+            stratum,
+            violation,
+            gated,
+        )
+        self._rank(report)
+        if step == attempt.total:
+            report.stop = False
+        self.reports.append(report)
+        self._spend(primary_s, check_s, snapshot_s)
+        if report.stop:
+            attempt.state = "stopped"
+        elif step == attempt.total:
+            attempt.state = "finished"
+        return Answer(report.stop, stratum, report.rank, report.of)
+
+    def finish(
+        self,
+        trial: str,
+        measured: Mapping[str, Result] | None = None,
+        check_s: float | Mapping[str, float] | None = None,
+        snapshot_s: float = 0.0,
+        checked_step: int | None = None,
+        snapshot: bool = True,
+    ) -> None:
+        """The trial ended by itself."""
+        attempt = self.attempts[trial]
+        due = self._due_at_end(trial, snapshot)
+        if measured is not None:
+            if checked_step is None:
+                assert due is not None
+                checked_step = due[0]
+            losses = {r.step: r.loss for r in self.own(trial)}
+            self._check(trial, checked_step, losses[checked_step], measured)
+            self._spend(None, check_s, snapshot_s)
+        elif due is not None and not self._passes(due[1]):
+            attempt.gated_at_end = True
+        attempt.state = "finished"
+
+    def end(self, trial: str, state: str) -> None:
+        """The trial failed or was cut off."""
+        self.attempts[trial].state = state
+
+    def _again(
+        self, recorded: Report, loss: float, measured: Mapping[str, Result] | None
+    ) -> Answer:
+        differs = recorded.loss != loss
+        if measured is not None:
+            differs = differs or recorded.measured is None
+            if recorded.measured is not None:
+                for limit in self.limits:
+                    old, new = recorded.measured[limit.name], measured[limit.name]
+                    differs = differs or _number(old) != _number(new)
+        return Answer(recorded.stop, recorded.stratum, recorded.rank, recorded.of, differs)
+
+    def _check(self, trial: str, step: int, loss: float, measured: Mapping[str, Result]) -> Check:
+        valid = all(limit.beyond(measured[limit.name]) <= 0 for limit in self.limits)
+        violation = sum(limit.violation(measured[limit.name]) for limit in self.limits)
+        attempt = self.attempts[trial].number
+        check = Check(trial, attempt, step, loss, valid, violation)
+        self.checks.append(check)
+        return check
+
+    def _spend(
+        self,
+        primary_s: float | None,
+        check_s: float | Mapping[str, float] | None,
+        snapshot_s: float,
+    ) -> None:
+        if primary_s is not None:
+            self.seconds.primary.append(primary_s)
+        if isinstance(check_s, (int, float)):
+            share = check_s / len(self.limits) if self.limits else 0.0
+            check_s = {limit.name: share for limit in self.limits}
+        if check_s:
+            self.seconds.timed_checks += 1
+            for name, seconds in check_s.items():
+                self.seconds.check.setdefault(name, []).append(seconds)
+        self.seconds.snapshot.append(snapshot_s)
+
+    # -- ranking ---------------------------------------------------------------------------------
+
+    def _rank(self, report: Report) -> None:
+        """Compare a report with those before it, and fill in rank, of and stop."""
+        if isinstance(self.rule, AceRule):
+            self._rank_in_stratum(report, self.rule)
+        elif isinstance(self.rule, AshaRule):
+            self._rank_at_rung(report, self.rule)
+
+    def _rank_in_stratum(self, report: Report, rule: AceRule) -> None:
+        rivals = [
+            other
+            for other in self.reports
+            if not other.replaced and other.step == report.step and other.stratum == report.stratum
+        ]
+        ranking = sorted([*(other.key() for other in rivals), report.key()])
+        better, n = ranking.index(report.key()), len(ranking)
+        cut = math.floor(Fraction(rule.truncation) * n + Fraction(1, 10**9))
+        report.rank, report.of = better + 1, n
+        report.stop = better >= n - cut
+        if rule.stopping == "first-violation" and report.stratum == "invalid":
+            report.stop = True
+        if report.step < rule.min_steps:
+            report.stop = False
+
+    def _rungs(self, step: int) -> list[int]:
+        assert isinstance(self.rule, AshaRule)
+        rungs = []
+        rung = self.rule.min_steps
+        while rung <= step:
+            rungs.append(rung)
+            rung *= self.rule.reduction_factor
+        return rungs
+
+    def _rank_at_rung(self, report: Report, rule: AshaRule) -> None:
+        taken = [other.rung for other in self.own(report.trial)]
+        free = [rung for rung in self._rungs(report.step) if rung not in taken]
+        if not free:
+            return
+        report.rung = max(free)
+        losses = [r.loss for r in self.reports if not r.replaced and r.rung == report.rung]
+        ranking = sorted([*losses, report.loss])
+        report.rank, report.of = ranking.index(report.loss) + 1, len(ranking)
+        if losses:
+            reward = -report.loss
+            report.stop = reward < _percentile([-loss for loss in losses], rule.reduction_factor)
+
+    # -- the searcher ----------------------------------------------------------------------------
+
+    def told(self, trial: str) -> Told:
+        """Value and violation of one checkpoint, never infinite."""
+        attempt = self.attempts[trial]
+        checks = [c for c in self.checks if c.trial == trial]
+        valid = [c.loss for c in checks if c.valid and c.loss < INF]
+        misses = [(c.violation, c.loss) for c in checks if not c.valid]
+        seen = [c.violation for c in self.checks if 0 < c.violation < INF]
+        largest = max(seen, default=1.0)
+        if valid:
+            return Told(min(valid), 0.0, False)
+        if attempt.state == "failed":
+            return Told(None, largest, True)
+        if misses:
+            violation, loss = min(misses)
+            violation = largest if violation == INF else violation
+            return Told(None, violation, True) if loss == INF else Told(loss, violation, False)
+        reports = self.own(trial)
+        best_loss = min((r.loss for r in reports), default=INF)
+        if best_loss == INF:
+            return Told(None, largest, True)
+        if attempt.gated_at_end or any(r.gated for r in reports):
+            return Told(best_loss, 0.0, False)
+        return Told(best_loss, statistics.median(seen) if seen else 0.0, False)
+
+
+def _mean(numbers: list[float]) -> Fraction:
+    return sum(map(Fraction, numbers), start=Fraction(0)) / len(numbers)
+
+
+def _number(result: Result) -> tuple[float, float] | None:
+    """Value and standard error, None for a failed check."""
+    value, stderr = result if isinstance(result, tuple) else (result, 0.0)
+    if value is None or not math.isfinite(value) or not math.isfinite(stderr) or stderr < 0:
+        return None
+    return float(value), float(stderr)
+
+
+def _percentile(rewards: list[float], reduction_factor: int) -> float:
+    """The cutoff as Ray computes it; one interpolated with minus infinity is minus infinity."""
+    percent = (1 - 1 / reduction_factor) * 100
+    below = sorted(rewards)[math.floor(percent / 100 * (len(rewards) - 1))]
+    return -INF if below == -INF else float(np.percentile(rewards, percent))
