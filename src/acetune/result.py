@@ -14,6 +14,7 @@ from acetune.artifacts import load_model
 from acetune.core.errors import GoalError, ReportError
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
 from acetune.store import Store
+from acetune.summary import summary_text
 
 if TYPE_CHECKING:
     import pandas
@@ -170,8 +171,6 @@ class StudyResult:
         return WhatIf(dict(limits), best, unchecked)
 
     def __str__(self) -> str:
-        from acetune.display import summary_text
-
         return summary_text(self)
 
 

@@ -67,6 +67,7 @@ def tune(
     devices: Sequence[str | int] = (),
     retries: int = 0,
     report_timeout_s: float | None = None,
+    stop_grace_s: float = 30.0,
     max_failures: int = 5,
     seed: int | None = None,
     study: str | Path | None = None,
@@ -105,6 +106,8 @@ def tune(
         How often a failed trial is tried again.
     report_timeout_s:
         A trial that reports nothing for so long has failed.
+    stop_grace_s:
+        A trial that was told to stop and goes on for so long is ended with its worker.
     max_failures:
         So many failed trials one after another end the study.
     seed:
@@ -127,6 +130,7 @@ def tune(
         max_trials,
         retries,
         report_timeout_s,
+        stop_grace_s,
         max_failures,
     )
     path = _study_path(study)
@@ -352,11 +356,14 @@ def _settings(
     max_trials: int | None,
     retries: int,
     report_timeout_s: float | None,
+    stop_grace_s: float,
     max_failures: int,
 ) -> Settings:
     if time_budget_s is None and max_trials is None:
         raise GoalError("give a budget: time_budget_s=600, max_trials=100, or both")
-    for name, number in (("time_budget_s", time_budget_s), ("report_timeout_s", report_timeout_s)):
+    seconds = {"time_budget_s": time_budget_s, "report_timeout_s": report_timeout_s}
+    seconds["stop_grace_s"] = stop_grace_s
+    for name, number in seconds.items():
         if number is not None and not 0 < number < float("inf"):
             raise GoalError(f"{name} must be a number of seconds > 0, got {number!r}")
     whole = {"max_trials": (max_trials, 1), "workers": (workers, 1), "threads": (threads, 1)}
@@ -377,6 +384,7 @@ def _settings(
         max_trials=max_trials,
         retries=retries,
         report_timeout_s=report_timeout_s,
+        stop_grace_s=stop_grace_s,
         max_failures=max_failures,
     )
 

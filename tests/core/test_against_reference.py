@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Literal, NamedTuple
 
 import pytest
@@ -186,9 +187,8 @@ def limit(name: str) -> st.SearchStrategy[Limit]:
 
 
 @st.composite
-def studies(draw: st.DrawFn, rules: st.SearchStrategy[Rule], size: int = 60) -> Study:
+def studies(draw: st.DrawFn, rules: st.SearchStrategy[Rule]) -> Study:
     count = draw(st.sampled_from([1, 1, 2, 3, 0]))
-    length = draw(st.integers(1, size))
     event = events(snapshot_costs=draw(st.booleans()))
     totals = st.sampled_from([1, 2, 3, 3, 4, 6, 20, None])
     return Study(
@@ -197,7 +197,9 @@ def studies(draw: st.DrawFn, rules: st.SearchStrategy[Rule], size: int = 60) -> 
         rule=draw(rules),
         confirm_top=draw(st.sampled_from([1, 1, 2, 3])),
         totals=tuple(draw(st.lists(totals, min_size=1, max_size=6))),
-        events=tuple(draw(st.lists(event, min_size=length, max_size=length))),
+        events=tuple(
+            chain.from_iterable(draw(st.lists(st.lists(event, max_size=20), max_size=20)))
+        ),
     )
 
 

@@ -1,0 +1,128 @@
+"""A result in words: what the summary at the end of a study says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from acetune.core.goals import Estimate, Goals
+
+if TYPE_CHECKING:
+    from acetune.result import FoundCheckpoint, StudyResult
+
+STATES = ("running", "finished", "stopped", "failed", "interrupted", "rejected")
+
+
+def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
+    """The lines of the summary: name and text."""
+    goals, ledger = result.goals, result.ledger
+    rows: list[tuple[str, str]] = []
+    if result.best is None:
+        rows.append(("best feasible", "none feasible: no checkpoint satisfied every constraint"))
+        if result.nearest_miss is not None:
+            rows.append(("nearest miss", describe_checkpoint(goals, result.nearest_miss)))
+    else:
+        best = result.best
+        rows.append(("best feasible", describe_checkpoint(goals, best)))
+        rows.append(("parameters", _params(best.params)))
+        rows.append(("trust", trust(goals, best)))
+        if best.checkpoint is not None:
+            rows.append(("model", str(best.checkpoint)))
+    counts = ", ".join(f"{result.counts[s]} {s}" for s in STATES if result.counts.get(s))
+    rows.append(("trials", f"{sum(result.counts.values())} ({counts})"))
+    for reason, n in list(result.reasons.items())[:4]:
+        rows.append(("", f"{n} x {reason}"))
+    rows.append(
+        (
+            "time",
+            f"{duration(ledger.wall_s)}; on workers: training {duration(ledger.training_s)}, "
+            f"checks {duration(ledger.checks_s)} ({ledger.check_share:.0%} of both, "
+            f"{ledger.checks} checks in {ledger.reports} reports)",
+        )
+    )
+    if goals.constraints:
+        rows.append(
+            (
+                "never valid",
+                f"{duration(ledger.invalid_s)} went into trials that were checked and never valid",
+            )
+        )
+    rows.append(("on disk", f"{size(ledger.disk_bytes)} of models, beside {result.study}"))
+    return rows
+
+
+def summary_text(result: StudyResult) -> str:
+    """The summary as plain text."""
+    return "\n".join(f"{name:14s} {text}" for name, text in summary_rows(result))
+
+
+def describe_checkpoint(goals: Goals, found: FoundCheckpoint) -> str:
+    """Objective, constraints against their limits, and where it is."""
+    parts = [f"{goals.objective.name} {found.value:.5g}"]
+    for constraint in goals.constraints:
+        measured = found.constraints.get(constraint.name)
+        shown = "failed" if measured is None else _estimate(measured)
+        parts.append(f"{constraint.name} {shown} (limit {constraint.describe().split(' ', 1)[1]})")
+    return f"{', '.join(parts)}; trial {found.trial}, step {found.step}"
+
+
+def trust(goals: Goals, found: FoundCheckpoint) -> str:
+    """What can be said about the answer on data that the search never saw."""
+    confirmation = found.confirmation
+    if confirmation is None:
+        return "unconfirmed" + _distance(goals, found)
+    if confirmation.error is not None:
+        return f"failed: {confirmation.error}"
+    parts = []
+    for name, measured in confirmation.values.items():
+        interval = confirmation.interval(name)
+        between = "" if interval is None else f" (95 %: {interval[0]:.4g} to {interval[1]:.4g})"
+        parts.append(f"{name} {measured.value:.5g}{between}")
+    word = "confirmed" if confirmation.status == "confirmed" else "failed: breaks a limit"
+    return f"{word} on fresh data: {', '.join(parts)}"
+
+
+def _distance(goals: Goals, found: FoundCheckpoint) -> str:
+    words = []
+    for constraint in goals.constraints:
+        measured = found.constraints.get(constraint.name)
+        if measured is None:
+            continue
+        room = abs(constraint.limit - measured.value)
+        if measured.stderr > 0:
+            errors = room / measured.stderr
+            words.append(f"{constraint.name} is {errors:.1f} standard errors from its limit")
+        else:
+            words.append(f"{constraint.name} is {room:.3g} from its limit, standard error unknown")
+    return f": {'; '.join(words)}" if words else ""
+
+
+def _estimate(measured: Estimate) -> str:
+    return f"{measured.value:.4g}" + (f" ± {measured.stderr:.2g}" if measured.stderr else "")
+
+
+def _params(params: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name}={value:.5g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in params.items()
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 45 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def size(count: int) -> str:
+    """Bytes as people say them."""
+    number = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    raise AssertionError("unreachable")
