@@ -127,6 +127,7 @@ class StudyResult:
     candidates: list[FoundCheckpoint]  # the best valid checkpoint of each of the best trials
     ledger: Ledger
     counts: Mapping[str, int]  # trials by state
+    strata: Mapping[str, int]  # reports by stratum
     reasons: Mapping[str, int]  # why trials were stopped or failed
     confirmation_uses: int
     info: Mapping[str, Any] = field(repr=False)  # the study row of the file
@@ -201,6 +202,9 @@ def read_result(store: Store) -> StudyResult:
     misses = _best_of_each_trial(store, goals, "invalid")
     candidates = valid[: max(settings["confirm_top"], settings["keep_models"])]
     states = store.rows(f"SELECT state, count(*) AS n FROM ({_LATEST_SQL}) GROUP BY state")
+    strata = store.rows(
+        "SELECT stratum, count(*) AS n FROM reports WHERE kind = 'step' GROUP BY stratum"
+    )
     reasons = store.rows(
         f"SELECT state, reason, count(*) AS n FROM ({_LATEST_SQL}) "
         "WHERE state IN ('stopped', 'failed', 'interrupted') GROUP BY state, reason ORDER BY n DESC"
@@ -213,6 +217,7 @@ def read_result(store: Store) -> StudyResult:
         candidates=candidates,
         ledger=_ledger(store),
         counts={row["state"]: row["n"] for row in states},
+        strata={row["stratum"]: row["n"] for row in strata},
         reasons=_reasons(reasons),
         confirmation_uses=len(uses),
         info=info,

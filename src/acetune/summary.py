@@ -32,10 +32,13 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     rows.append(("trials", f"{sum(result.counts.values())} ({counts})"))
     for reason, n in list(result.reasons.items())[:4]:
         rows.append(("", f"{n} x {reason}"))
+    strata = [f"{result.strata.get(s, 0)} {s}" for s in ("valid", "invalid", "unchecked")]
+    rows.append(("reports", ", ".join(strata)))
     rows.append(
         (
             "time",
-            f"{duration(ledger.wall_s)}; on workers: training {duration(ledger.training_s)}, "
+            f"{duration(ledger.wall_s)}; on workers: start-up {duration(ledger.startup_s)}, "
+            f"training {duration(ledger.training_s)}, "
             f"checks {duration(ledger.checks_s)} ({ledger.check_share:.0%} of both, "
             f"{ledger.checks} checks in {ledger.reports} reports)",
         )

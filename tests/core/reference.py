@@ -363,9 +363,8 @@ class ReferenceStudy:
         check_s: float | Mapping[str, float] | None = None,
         snapshot_s: float = 0.0,
         checked_step: int | None = None,
-        snapshot: bool = True,
     ) -> Answer:
-        """A report; ``snapshot`` as it was when the check was asked for."""
+        """A report, with what a check of ``checked_step`` gave if one was made."""
         attempt = self.attempts[trial]
         before = self.own(trial)
         loss = self.loss(value)
@@ -379,7 +378,7 @@ class ReferenceStudy:
         if attempt.total is not None and step > attempt.total:
             raise RefusedError("beyond the last step")
 
-        due = self._due(trial, step, loss, snapshot)
+        due = self._due(trial, step, loss, snapshot=True)
         gated = measured is None and due is not None and not self._passes(due[1])
         stratum, violation = "unchecked", 0.0
         if not self.limits:
@@ -421,11 +420,10 @@ class ReferenceStudy:
         check_s: float | Mapping[str, float] | None = None,
         snapshot_s: float = 0.0,
         checked_step: int | None = None,
-        snapshot: bool = True,
     ) -> None:
         """The trial ended by itself."""
         attempt = self.attempts[trial]
-        due = self._due_at_end(trial, snapshot)
+        due = self._due_at_end(trial, snapshot=True)
         if measured is not None:
             if checked_step is None:
                 assert due is not None

@@ -1,0 +1,84 @@
+"""``acetune demo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from acetune.core.goals import Constraint
+from acetune.display import summary
+from acetune.result import StudyResult
+from acetune.study import tune
+from acetune.tasks.credit import lightgbm, made_credit, read_credit
+
+
+def demo(
+    data: Annotated[
+        Path | None, typer.Option(help="The UCI credit file (CSV); made by code by default.")
+    ] = None,
+    limit: Annotated[float, typer.Option(help="Largest EOD that qualifies.")] = 0.25,
+    margin_se: Annotated[
+        float, typer.Option(help="Standard errors to keep from the limit; 0 takes EOD as it is.")
+    ] = 1.0,
+    seconds: Annotated[float, typer.Option(help="Time budget.")] = 45.0,
+    policy: Annotated[str, typer.Option(help="When to check and whom to stop.")] = "ace",
+    workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
+    study: Annotated[Path, typer.Option(help="The study file.")] = Path("demo.db"),
+    seed: Annotated[int, typer.Option(help="Of the searcher.")] = 20,
+) -> None:
+    """Tune LightGBM on credit data under a fairness limit: about a minute, offline."""
+    console = Console()
+    lightgbm()  # say at once if it is missing
+    task = made_credit() if data is None else read_credit(data)
+    console.print(
+        f"Credit default: {len(task.train_rows.y)} clients to train, {len(task.select_rows.y)} to "
+        f"select by, {len(task.confirm_rows.y)} to confirm on.\n"
+        f"Wanted: the LightGBM with the best AUC whose equalised odds difference (EOD) between two "
+        f"groups\nof clients is at most {limit:g}. One feature tells more about one group: good "
+        "models are easily unfair.",
+        highlight=False,
+    )
+    if study.exists():
+        console.print(
+            f"{study} exists: going on with it; delete it to start anew.", highlight=False
+        )
+    result = tune(
+        task.train,
+        task.space,
+        objective="auc",
+        mode="max",
+        constraints=[Constraint("eod", upper=limit, check=task.check, margin_se=margin_se)],
+        confirm=task.confirm,
+        confirm_top=5,
+        policy=policy,
+        searcher="tpe",
+        points=[{"n_estimators": 50, "num_leaves": 31, "learning_rate": 0.1}],
+        workers=workers,
+        time_budget_s=seconds,
+        seed=seed,
+        study=study,
+    )
+    console.print(summary(result))
+    for line in next_steps(result, study, limit):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def next_steps(result: StudyResult, study: Path, limit: float) -> list[str]:
+    """What to try next, given how it went."""
+    lines = ["Next:"]
+    if result.best is None:
+        lines.append("  nothing qualified: give it more time, --seconds 120, or a looser --limit")
+    elif result.best.status == "failed":
+        lines.append("  the answer broke the limit on fresh data: keep a margin, --margin-se 1.6")
+    if result.goals.constraints:
+        looser = result.what_if(eod=round(limit * 1.2, 4))
+        lines.append(f"  what a looser limit would give, without training: {looser}")
+    stopped = result.trials.query("state == 'stopped'")
+    if len(stopped):
+        lines.append(f"  why a trial was stopped:   acetune explain {study} {stopped.index[-1]}")
+    lines.append(f"  the same as data:          acetune show {study} --json")
+    lines.append("  without early stopping:    acetune demo --policy none --study none.db")
+    return lines

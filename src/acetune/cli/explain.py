@@ -1,0 +1,122 @@
+"""``acetune explain STUDY TRIAL``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from acetune.core.cost import interval_threshold
+from acetune.core.errors import StudyError
+from acetune.result import goals_from_json, reading
+
+_SHOWN = 12
+
+
+def explain(
+    study: Annotated[Path, typer.Argument(help="The study file.")],
+    trial: Annotated[int, typer.Argument(help="The number of the trial.")],
+    all_reports: Annotated[bool, typer.Option("--all", help="Show every report.")] = False,
+) -> None:
+    """Say why TRIAL of STUDY was stopped, with the numbers behind it."""
+    console = Console()
+    with reading(study) as store:
+        info = store.study()
+        attempts = store.rows("SELECT * FROM trials WHERE trial = ? ORDER BY attempt", (trial,))
+        if not attempts:
+            last = store.rows("SELECT max(trial) AS n FROM trials")[0]["n"]
+            raise StudyError(f"{study} has no trial {trial}; it has trials 1 to {last}")
+        latest = attempts[-1]
+        reports = store.rows(
+            "SELECT * FROM reports WHERE trial = ? AND attempt = ? ORDER BY seq",
+            (trial, latest["attempt"]),
+        )
+        checks = store.rows(
+            "SELECT c.* FROM checks c JOIN reports r USING (seq) WHERE r.trial = ? "
+            "AND r.attempt = ? ORDER BY seq",
+            (trial, latest["attempt"]),
+        )
+    goals = goals_from_json(info["objective"], info["constraints"])
+    for line in _headline(latest, len(attempts), info["policy"]):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    values: dict[int, str] = {}
+    for check in checks:
+        shown = check["error"] or f"{check['constraint']} {check['value']:.4g}"
+        values[check["seq"]] = ", ".join(filter(None, [values.get(check["seq"], ""), shown]))
+    table = Table(
+        title=f"its reports ({goals.objective.name} is the objective)", title_justify="left"
+    )
+    for column in (
+        "step",
+        goals.objective.name,
+        "stratum",
+        "checked",
+        "violation",
+        "rank",
+        "decision",
+    ):
+        table.add_column(column, justify="left" if column in ("stratum", "checked") else "right")
+    shown_reports = reports if all_reports else _ends(reports)
+    for report in shown_reports:
+        table.add_row(*_cells(report, values) if report else ["..."] * 7)
+    console.print(table)
+    unchecked = any(report["stratum"] == "unchecked" for report in reports)
+    if latest["interval"] == 1 and "gate=True" in info["policy"] and unchecked:
+        text = "unchecked: the checkpoint could not beat the best feasible one known then"
+        console.print(text, highlight=False)
+
+
+def _headline(row: dict[str, Any], attempts: int, policy: str) -> list[str]:
+    params = json.loads(row["params"])
+    lines = [
+        f"trial {row['trial']} {row['state']}: {row['reason']}",
+        "parameters: " + ", ".join(f"{name}={value}" for name, value in params.items()),
+        _interval(row, policy),
+    ]
+    if attempts > 1:
+        lines.insert(1, f"this is its attempt {attempts}; the earlier ones do not count any more")
+    if row["traceback"]:
+        lines.append(row["traceback"].rstrip())
+    return lines
+
+
+def _interval(row: dict[str, Any], policy: str) -> str:
+    """How often its constraint was due, and by what numbers, where the theorem chose."""
+    total, interval, ratio = row["total_steps"], row["interval"], row["cost_ratio"]
+    length = "unknown" if total is None else total
+    text = f"constraint due {'at every step' if interval == 1 else 'once, at the end'}, T {length}"
+    if ratio is None or total is None:
+        return f"{text}; policy {policy}"
+    text += f"; a check cost {ratio:.3g} iterations when it started"
+    if policy.startswith("ACE(") and "interval='adaptive'" in policy:
+        share = float(policy.partition("truncation=")[2].partition(",")[0])
+        threshold = interval_threshold(share, total)
+        text += f", the theorem's threshold is {threshold:.3g}"
+    return f"{text}; policy {policy}"
+
+
+def _ends(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if len(reports) <= _SHOWN:
+        return reports
+    return [*reports[:2], {}, *reports[-(_SHOWN - 2) :]]
+
+
+def _cells(report: dict[str, Any], values: dict[int, str]) -> list[str]:
+    objective = report["objective"]
+    checked = values.get(report["seq"], "")
+    if checked and report["checked_step"] != report["step"]:
+        checked += f" (step {report['checked_step']})"
+    violation, rank = report["violation"], report["rank"]
+    return [
+        str(report["step"]),
+        "nan" if objective is None else f"{objective:.5g}",
+        report["stratum"],
+        checked,
+        "" if violation is None else f"{violation:.3g}",
+        "" if rank is None else f"{rank} of {report['of']}",
+        report["decision"] if report["kind"] == "step" else f"check ({report['kind']})",
+    ]

@@ -1,0 +1,111 @@
+"""``acetune run FILE.py`` and ``acetune resume STUDY``."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import cloudpickle
+import typer
+from rich.console import Console
+
+from acetune.core.errors import GoalError, StudyError
+from acetune.display import summary
+from acetune.result import StudyResult, reading
+from acetune.study import tune
+
+_Seconds = Annotated[float | None, typer.Option(help="Time budget in seconds, in all.")]
+_Trials = Annotated[int | None, typer.Option(help="Number of trials, in all.")]
+_Workers = Annotated[int | None, typer.Option(help="Worker processes.")]
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="A Python file with train() and STUDY.")],
+    study: Annotated[Path | None, typer.Option(help="The study file; FILE.db by default.")] = None,
+    time_budget_s: _Seconds = None,
+    max_trials: _Trials = None,
+    workers: _Workers = None,
+) -> None:
+    """Run the study that FILE defines: `train` and `STUDY`, a dict of keywords of tune().
+
+    Run it again and it goes on where it was.
+    """
+    train, options = load_file(file)
+    given = {"time_budget_s": time_budget_s, "max_trials": max_trials, "workers": workers}
+    options |= {name: value for name, value in given.items() if value is not None}
+    options["study"] = study or options.get("study") or file.with_suffix(".db")
+    _finish(tune(train, **options))
+
+
+def resume(
+    study: Annotated[Path, typer.Argument(help="The study file.")],
+    file: Annotated[
+        Path | None, typer.Option(help="The Python file, if the study file does not know it.")
+    ] = None,
+    add_time_s: Annotated[float, typer.Option(help="Seconds to add to the budget.")] = 0.0,
+    add_trials: Annotated[int, typer.Option(help="Trials to add to the budget.")] = 0,
+    workers: _Workers = None,
+) -> None:
+    """Go on with STUDY where it was, perhaps with a larger budget."""
+    with reading(study) as store:
+        settings = json.loads(store.study()["settings"])
+    source = file or (Path(settings["source"]) if settings["source"] else None)
+    if source is None:
+        raise StudyError(
+            f"{study} was started from Python, not by 'acetune run': make the same tune() call "
+            "again, or name a file that defines train and STUDY with --file"
+        )
+    train, options = load_file(source)
+    for name, more in (("time_budget_s", add_time_s), ("max_trials", add_trials)):
+        if settings[name] is not None:
+            options[name] = settings[name] + more
+        elif more:
+            raise StudyError(f"{study} has no {name} to add to; it has {_budgets(settings)}")
+        else:
+            options.pop(name, None)
+    if workers is not None:
+        options["workers"] = workers
+    options["study"] = study
+    _finish(tune(train, **options))
+
+
+def _budgets(settings: dict[str, Any]) -> str:
+    known = {name: settings[name] for name in ("time_budget_s", "max_trials")}
+    return ", ".join(f"{name}={value}" for name, value in known.items() if value is not None)
+
+
+def load_file(path: Path) -> tuple[Any, dict[str, Any]]:
+    """``train`` and ``STUDY`` of a Python file."""
+    if not path.is_file():
+        raise GoalError(f"there is no file {str(path)!r}")
+    path = path.resolve()
+    sys.path.insert(0, str(path.parent))  # so that the file can import its neighbours
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise GoalError(f"{path} is not a Python file; its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    # workers get the functions themselves: the file may have any name and lie anywhere
+    cloudpickle.register_pickle_by_value(module)
+    for name in ("train", "STUDY"):
+        if not hasattr(module, name):
+            raise GoalError(
+                f"{path} defines no {name!r}; it needs a function train(trial) and a dict "
+                "STUDY with the keywords of acetune.tune"
+            )
+    if not isinstance(module.STUDY, dict):
+        raise GoalError(f"STUDY in {path} must be a dict, got {module.STUDY!r}")
+    with contextlib.suppress(AttributeError):  # not every callable takes attributes
+        module.train.__acetune_source__ = str(path)  # 'acetune resume' loads it again
+    return module.train, dict(module.STUDY)
+
+
+def _finish(result: StudyResult) -> None:
+    console = Console()
+    console.print(summary(result))
+    console.print(f"look closer: acetune show {result.study}", highlight=False)

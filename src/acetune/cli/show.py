@@ -1,0 +1,65 @@
+"""``acetune show STUDY``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from acetune.display import summary
+from acetune.result import FoundCheckpoint, StudyResult, load
+
+
+def show(
+    study: Annotated[Path, typer.Argument(help="The study file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the best feasible checkpoint of STUDY, where the time went, and the strata."""
+    result = load(study)
+    if as_json:
+        typer.echo(json.dumps(to_json(result), indent=2))
+    else:
+        Console().print(summary(result))
+
+
+def to_json(result: StudyResult) -> dict[str, Any]:
+    """The result as plain data."""
+    goals = result.goals
+    return {
+        "study": str(result.study),
+        "outcome": result.outcome,
+        "objective": asdict(goals.objective),
+        "constraints": {c.name: c.describe() for c in goals.constraints},
+        "best": _checkpoint(result.best),
+        "nearest_miss": _checkpoint(result.nearest_miss),
+        "trials": dict(result.counts),
+        "strata": dict(result.strata),
+        "reasons": dict(result.reasons),
+        "ledger": {**asdict(result.ledger), "check_share": result.ledger.check_share},
+        "confirmation_uses": result.confirmation_uses,
+    }
+
+
+def _checkpoint(found: FoundCheckpoint | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    confirmed = None
+    if found.confirmation is not None:
+        values = found.confirmation.values
+        confirmed = {name: [value.value, value.stderr] for name, value in values.items()}
+    return {
+        "trial": found.trial,
+        "attempt": found.attempt,
+        "step": found.step,
+        "params": dict(found.params),
+        "value": found.value,
+        "constraints": {name: [m.value, m.stderr] for name, m in found.constraints.items()},
+        "violation": found.violation,
+        "checkpoint": None if found.checkpoint is None else str(found.checkpoint),
+        "status": found.status,
+        "confirmed": confirmed,
+    }

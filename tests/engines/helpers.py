@@ -1,0 +1,220 @@
+"""What the tests of the engine and of studies share: real workers, a searcher without chance."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+import acetune
+from acetune import Stopper, StudyCallback, StudyResult, Trial
+from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.outcome import Outcome
+from acetune.result import goals_from_json
+from acetune.stopper import StopperTrial
+
+SPACE = {"x": acetune.uniform(-1000.0, 1000.0)}
+DEADLINE_S = 60.0  # for waiting; nothing is asserted about times
+
+
+class InOrder(acetune.Searcher):
+    """Suggests given values of ``x`` by the trial's number, and notes what it is told."""
+
+    def __init__(self, xs: Sequence[float] = (0.0,)) -> None:
+        self.xs = xs
+        self.told: dict[int, Outcome] = {}
+        self.added: dict[int, Outcome | None] = {}
+
+    def ask(self, trial: int) -> dict[str, Any]:
+        return {"x": float(self.xs[(trial - 1) % len(self.xs)])}
+
+    def tell(self, trial: int, outcome: Outcome) -> None:
+        self.told[trial] = outcome
+
+    def add(self, trial: int, params: Mapping[str, Any], outcome: Outcome | None) -> None:
+        self.added[trial] = outcome
+
+
+class Events(StudyCallback):
+    """Notes what a study says."""
+
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+        self.log: list[tuple[Any, ...]] = []
+
+    def on_start(self, status: Any) -> None:
+        self.log.append(("start",))
+
+    def on_trial_start(self, trial: int, attempt: int, params: Mapping[str, Any]) -> None:
+        self.log.append(("trial start", trial, attempt))
+
+    def on_report(self, trial: int, report: Any, decision: Any) -> None:
+        self.log.append(("report", trial, report.step, decision))
+
+    def on_trial_end(self, trial: int, state: str, reason: str) -> None:
+        self.log.append(("trial end", trial, state))
+
+    def on_notice(self, text: str) -> None:
+        self.notices.append(text)
+
+    def on_end(self) -> None:
+        self.log.append(("end",))
+
+
+def tune(train: Callable[[Trial], object], study: Path, **options: Any) -> StudyResult:
+    """``acetune.tune`` with one worker, one trial and ``x`` from ``xs``, unless told otherwise."""
+    xs = options.pop("xs", (0.0,))
+    defaults: dict[str, Any] = {
+        "space": SPACE,
+        "objective": "loss",
+        "mode": "min",
+        "workers": 1,
+        "max_trials": len(xs),
+        "max_failures": 1000,
+        "progress": False,
+        "searcher": InOrder(xs),
+    }
+    # by value, so that workers need not import the tests with all they import
+    for module in {getattr(train, "__module__", None), __name__}:
+        if module in sys.modules and module != "__main__":
+            cloudpickle.register_pickle_by_value(sys.modules[module])
+    return acetune.tune(train, study=study, **(defaults | options))
+
+
+def rows(study: Path, sql: str, *values: Any) -> list[dict[str, Any]]:
+    """The rows of a query, as anyone may ask it."""
+    uri = f"{study.resolve().as_uri()}?mode=ro"
+    with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=10)) as db:
+        db.row_factory = sqlite3.Row
+        return [dict(row) for row in db.execute(sql, values)]
+
+
+def trial_rows(study: Path) -> list[dict[str, Any]]:
+    """One row an attempt."""
+    return rows(study, "SELECT * FROM trials ORDER BY trial, attempt")
+
+
+def report_rows(study: Path) -> list[dict[str, Any]]:
+    """Reports in the order they were acknowledged."""
+    return rows(study, "SELECT * FROM reports ORDER BY seq")
+
+
+def states(study: Path) -> list[str]:
+    """The states of the attempts, in order."""
+    return [row["state"] for row in trial_rows(study)]
+
+
+def log_of(study: Path, trial: int, attempt: int = 1) -> str:
+    """What a trial has printed."""
+    folder = study.with_name(study.name + ".files")
+    return (folder / f"trial-{trial:05d}" / f"attempt-{attempt}" / "log.txt").read_text()
+
+
+def append_line(path: Path, *fields: object) -> None:
+    """Append a line in one write."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.write(descriptor, (" ".join(map(str, fields)) + "\n").encode())
+    os.close(descriptor)
+
+
+def read_lines(path: Path) -> list[list[str]]:
+    """The lines that were appended, split into fields."""
+    return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    """Wait until something is true."""
+    give_up = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < give_up, f"waited {DEADLINE_S:g} s for {what}"
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+@contextlib.contextmanager
+def script(path: Path, source: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """A Python script in a process of its own, ended at the latest when the block ends."""
+    path.write_text(source)
+    process = subprocess.Popen(
+        [sys.executable, str(path), *map(str, arguments)],
+        cwd=path.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def output_of(process: subprocess.Popen[str]) -> str:
+    """What a script printed, once it has ended well."""
+    out, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0, err
+    return out
+
+
+# -- decisions -----------------------------------------------------------------------------------
+
+
+def measured(study: Path, seq: int) -> dict[str, Estimate | FailedCheck] | None:
+    """What the check of a report gave, as the file has it."""
+    found = rows(study, "SELECT * FROM checks WHERE seq = ?", seq)
+    return {
+        row["constraint"]: FailedCheck(row["error"])
+        if row["value"] is None
+        else Estimate(row["value"], row["stderr"])
+        for row in found
+    } or None
+
+
+def require_same_decisions(study: Path, policy: acetune.Policy) -> int:
+    """Feed the recorded reports to a fresh Stopper: it must decide and rank as was recorded.
+
+    When exactly an attempt began is not in the file. It lies before its first report, and from
+    then on the reports of the attempt before it count no more. So an attempt is begun as late as
+    the recorded ranks allow.
+    """
+    info = rows(study, "SELECT * FROM study")[0]
+    goals = goals_from_json(info["objective"], info["constraints"])
+    stopper = Stopper(
+        objective=goals.objective.name,
+        mode=goals.objective.mode,
+        constraints=goals.constraints,
+        policy=policy,
+    )
+    attempts = {(row["trial"], row["attempt"]): row for row in trial_rows(study)}
+    latest: dict[int, int] = {}  # trial -> attempt that has begun
+    handles: dict[int, StopperTrial] = {}
+    reports = report_rows(study)
+    for row in reports:
+        for waiting in _may_have_begun(latest, attempts, row):
+            trial_stopper, trial_handles = deepcopy((stopper, handles)) if waiting else (
+                stopper,
+                handles,
+            )
+    return len(reports)
+
+
+def _may_have_begun(*_: Any) -> Iterator[list[tuple[int, int]]]:
+    yield from itertools.repeat([], 1)
