@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import sqlite3
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -177,44 +179,107 @@ def output_of(process: subprocess.Popen[str]) -> str:
 # -- decisions -----------------------------------------------------------------------------------
 
 
-def measured(study: Path, seq: int) -> dict[str, Estimate | FailedCheck] | None:
-    """What the check of a report gave, as the file has it."""
-    found = rows(study, "SELECT * FROM checks WHERE seq = ?", seq)
-    return {
-        row["constraint"]: FailedCheck(row["error"])
-        if row["value"] is None
-        else Estimate(row["value"], row["stderr"])
-        for row in found
-    } or None
+@dataclass
+class World:
+    """A Stopper that was fed the recorded reports, and which attempt of each trial has begun."""
+
+    stopper: Stopper
+    handles: dict[int, StopperTrial] = field(default_factory=dict)
+    begun: dict[int, int] = field(default_factory=dict)
+
+    def begin(self, row: Mapping[str, Any]) -> None:
+        self.handles[row["trial"]] = self.stopper.restart(
+            row["trial"],
+            row["total_steps"],
+            row["interval"],
+            row["cost_ratio"],
+            row["resumed_from"],
+        )
+        self.begun[row["trial"]] = row["attempt"]
 
 
 def require_same_decisions(study: Path, policy: acetune.Policy) -> int:
     """Feed the recorded reports to a fresh Stopper: it must decide and rank as was recorded.
 
-    When exactly an attempt began is not in the file. It lies before its first report, and from
-    then on the reports of the attempt before it count no more. So an attempt is begun as late as
-    the recorded ranks allow.
+    From the moment an attempt begins, the reports of the one before it count no more. That moment
+    is not in the file; it lies between the attempt's start and its end, its first report or the
+    next session. Every such moment that the recorded ranks allow is followed up; one must remain.
+    Returns how many reports were compared.
     """
     info = rows(study, "SELECT * FROM study")[0]
     goals = goals_from_json(info["objective"], info["constraints"])
-    stopper = Stopper(
-        objective=goals.objective.name,
-        mode=goals.objective.mode,
-        constraints=goals.constraints,
-        policy=policy,
-    )
-    attempts = {(row["trial"], row["attempt"]): row for row in trial_rows(study)}
-    latest: dict[int, int] = {}  # trial -> attempt that has begun
-    handles: dict[int, StopperTrial] = {}
+    name, mode = goals.objective.name, goals.objective.mode
+    attempts: dict[int, list[dict[str, Any]]] = {}
+    for row in trial_rows(study):
+        attempts.setdefault(row["trial"], []).append(row)
+    sessions = [row["started"] for row in rows(study, "SELECT started FROM sessions")]
+    checks = _checks(study)
+    stopper = Stopper(objective=name, mode=mode, constraints=goals.constraints, policy=policy)
+    worlds = [World(stopper)]
     reports = report_rows(study)
-    for row in reports:
-        for waiting in _may_have_begun(latest, attempts, row):
-            trial_stopper, trial_handles = deepcopy((stopper, handles)) if waiting else (
-                stopper,
-                handles,
-            )
+    for report in reports:
+        session = max((s for s in sessions if s <= report["time"]), default=0.0)
+        reached = {}
+        for world in worlds:
+            possible = list(_may_have_begun(attempts, world.begun, report, session))
+            for begun in possible:
+                there = deepcopy(world) if len(possible) > 1 else world
+                for trial, attempt in begun.items():
+                    for row in attempts[trial][there.begun.get(trial, 0) : attempt]:
+                        there.begin(row)
+                if _decides_the_same(there, report, checks.get(report["seq"])):
+                    reached[tuple(sorted(there.begun.items()))] = there
+        assert reached, f"decided otherwise than recorded: {report}"
+        worlds = list(reached.values())
     return len(reports)
 
 
-def _may_have_begun(*_: Any) -> Iterator[list[tuple[int, int]]]:
-    yield from itertools.repeat([], 1)
+def _may_have_begun(
+    attempts: Mapping[int, list[dict[str, Any]]],
+    begun: Mapping[int, int],
+    report: Mapping[str, Any],
+    session: float,
+) -> Iterator[dict[int, int]]:
+    """The attempts that may be the latest to have begun when a report came, by trial."""
+    trials, choices = [], []
+    for trial, its in attempts.items():
+        if trial == report["trial"]:
+            possible = [report["attempt"]]
+        else:
+            started = sum(row["started"] <= report["time"] for row in its)
+            surely = sum(
+                row["started"] < session or (row["ended"] or math.inf) < report["time"]
+                for row in its[:started]
+            )
+            first = max(surely, begun.get(trial, 0))
+            possible = list(range(first, max(first, started) + 1))
+        # a first attempt takes nobody's place, so it may wait for its first report
+        if possible[-1] > 1 or trial == report["trial"]:
+            trials.append(trial)
+            choices.append(possible)
+    for chosen in itertools.product(*choices):
+        yield dict(zip(trials, chosen, strict=True))
+
+
+def _decides_the_same(
+    world: World, report: Mapping[str, Any], measured: dict[str, Any] | None
+) -> bool:
+    handle = world.handles[report["trial"]]
+    if report["kind"] != "step":
+        handle.add_check(measured or {}, None, report["checked_step"])
+        return True
+    value = math.nan if report["objective"] is None else report["objective"]
+    checked_step = report["checked_step"] if measured else None
+    decision = handle.observe(report["step"], value, measured, checked_step=checked_step)
+    decided = decision.action.value, decision.stratum, decision.rank, decision.of
+    return decided == tuple(report[name] for name in ("decision", "stratum", "rank", "of"))
+
+
+def _checks(study: Path) -> dict[int, dict[str, Estimate | FailedCheck]]:
+    """What the checks of each report gave."""
+    found: dict[int, dict[str, Estimate | FailedCheck]] = {}
+    for row in rows(study, "SELECT * FROM checks"):
+        failed = row["value"] is None
+        outcome = FailedCheck(row["error"]) if failed else Estimate(row["value"], row["stderr"])
+        found.setdefault(row["seq"], {})[row["constraint"]] = outcome
+    return found
