@@ -14,7 +14,6 @@ from typing import Any
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Estimate, FailedCheck, Goals
 from acetune.core.history import Progress, State
-from acetune.core.observation import CheckResult
 from acetune.core.outcome import Outcome, outcome
 from acetune.shelf import Shelf
 from acetune.stopper import Stopper, StopperTrial
@@ -138,7 +137,8 @@ class Coordinator:
             self._write(trial, report, "step", decision)
             if handle.state != "running":
                 self._write_end(trial, handle.state, handle.record.reason)
-            if report.measured is not None or not self.goals.constraints:
+            checked = report.measured is not None or not self.goals.constraints
+            if checked or handle.state != "running":
                 self.shelf.prune(trial.number)
         return Reply(decision, self.gate, self.shelf.keep_below, decision.stop)
 
@@ -162,7 +162,7 @@ class Coordinator:
 
     def check_after_run(
         self, number: int, step: int, measured: Mapping[str, Any], costs: Mapping[str, float]
-    ) -> CheckResult:
+    ) -> None:
         """A check made after the run, of a checkpoint that was kept for it."""
         trial = self.trials[number]
         handle = self._running(trial)
@@ -170,7 +170,6 @@ class Coordinator:
         value = self.goals.objective.value(check.loss)
         report = Report(step, value, step, check.measured, check_cost_s=costs)
         self._write(trial, report, "after", None)
-        return check
 
     def fail(self, trial: StudyTrial, reason: str, traceback: str | None = None) -> None:
         """The trial ended with an error."""

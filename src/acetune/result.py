@@ -352,12 +352,12 @@ def _reasons(rows: list[dict[str, Any]]) -> dict[str, int]:
     for row in rows:
         reason = row["reason"]
         if row["state"] == "stopped":
+            where, _, what = reason.partition(": ")
             for stratum in ("unchecked", "invalid", "valid"):
-                if f" {stratum} reports" in reason:
-                    reason = f"among the worst of the {stratum} reports at its step"
+                if f" {stratum} reports" in where:
+                    what += f" of the {stratum} reports at its step"
                     break
-            else:
-                reason = reason.partition(" at step")[0]
+            reason = what or where
         counts[reason] = counts.get(reason, 0) + row["n"]
     return dict(sorted(counts.items(), key=lambda item: -item[1]))
 

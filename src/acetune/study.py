@@ -250,8 +250,8 @@ def _check_after_run(
 ) -> None:
     """Check trials from the best objective down until enough are feasible."""
     waiting = coordinator.shelf.waiting_for_check()
-    found = 0
-    while waiting and found < wanted and not engine.interrupted:
+    history = coordinator.stopper.history
+    while waiting and waiting[0][0] < history.kth_best(wanted) and not engine.interrupted:
         wave, waiting = waiting[:at_once], waiting[at_once:]
         results = engine.evaluate([Evaluate(str(path), confirm=False) for *_, path in wave])
         with coordinator.store.transaction():
@@ -260,8 +260,7 @@ def _check_after_run(
                 if result.error is not None:
                     failed = FailedCheck(result.error)
                     measured = {c.name: failed for c in coordinator.goals.constraints}
-                check = coordinator.check_after_run(trial, step, measured, result.costs)
-                found += check.valid
+                coordinator.check_after_run(trial, step, measured, result.costs)
 
 
 def _confirm(engine: LocalEngine, coordinator: Coordinator, top: int) -> None:

@@ -25,7 +25,9 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         best = result.best
         rows.append(("best feasible", describe_checkpoint(goals, best)))
         rows.append(("parameters", _params(best.params)))
-        rows.append(("trust", trust(goals, best)))
+        uses = result.confirmation_uses
+        used = f"; the fresh data was used {uses} times" if uses > 1 else ""
+        rows.append(("trust", trust(goals, best) + used))
         if best.checkpoint is not None:
             rows.append(("model", str(best.checkpoint)))
     counts = ", ".join(f"{result.counts[s]} {s}" for s in STATES if result.counts.get(s))

@@ -229,7 +229,7 @@ class Trial:
         checkpoint:
             A folder to go on from after a failure, or a function that writes one.
         primary_cost_s, constraint_cost_s:
-            Costs in seconds instead of the clock's.
+            Costs in seconds instead of the clock's; then no time is measured at all.
         """
         now = self._clock()
         self._require_owner()
@@ -255,8 +255,9 @@ class Trial:
         if checkpoint is not None:
             source = Path(checkpoint) if isinstance(checkpoint, str) else checkpoint
             self._link.keep_checkpoint(step, source)
-        report = report._replace(snapshot_cost_s=self._snapshot_s)
-        self._snapshot_s = 0.0
+        if primary_cost_s is None and constraint_cost_s is None:
+            report = report._replace(snapshot_cost_s=self._snapshot_s)
+        self._snapshot_s = 0.0  # costs that are given replace the clock's, this one too
         reply = self._link.report(report)
         if step > self._progress.last_step:
             self._progress.advance(step, loss, report.checked_step)
@@ -431,9 +432,7 @@ class Trial:
             return
         self._best_valid_loss = loss
         if loss <= self._keep_below and not isinstance(model, _Missing):
-            began = self._clock()
             self._link.keep_model(step, model if snapshot is None else snapshot(model))
-            self._snapshot_s += self._clock() - began
 
     def _has_best(self) -> bool:
         """Whether a copy of the best checkpoint so far exists and every check can use it."""
