@@ -83,6 +83,7 @@ class Coordinator:
         trial = self.trials[number]
         trial.attempt += 1
         trial.handle = None
+        self.shelf.forget_arriving(number)
         trial.checkpoint, trial.resumed_from = self.shelf.resume_point(number)
         self.store.add_trial(number, trial.attempt, trial.params, self._clock(), trial.resumed_from)
         return trial
@@ -140,6 +141,7 @@ class Coordinator:
             checked = report.measured is not None or not self.goals.constraints
             if checked or handle.state != "running":
                 self.shelf.prune(trial.number)
+            self.shelf.settle_checkpoint(trial, report.step)
         return Reply(decision, self.gate, self.shelf.keep_below, decision.stop)
 
     def finish(self, trial: StudyTrial, report: Report | None) -> None:
@@ -222,6 +224,8 @@ class Coordinator:
         self, trial: StudyTrial, state: str, reason: str, traceback: str | None = None
     ) -> None:
         self.store.end_trial(trial.number, trial.attempt, state, reason, self._clock(), traceback)
+        if state in ("finished", "stopped"):
+            self.shelf.drop_resumable(trial.number)
 
     def _write(
         self, trial: StudyTrial, report: Report, kind: str, decision: Decision | None
@@ -278,15 +282,19 @@ class Coordinator:
                 self.rejected += 1
                 continue
             trial = self._reopen(row)
-            assert trial.handle is not None
-            record = trial.handle.record
-            record.state, record.reason = row["state"], row["reason"]
             trial.failures += row["state"] == "failed"
+            if row["state"] == "running":
+                row["state"], row["reason"] = "interrupted", "its driver process was ended"
+                ended = (number, row["attempt"], row["state"], row["reason"], self._clock())
+                with self.store.transaction():
+                    self.store.end_trial(*ended)
+            if row["attempt"] == trial.attempt:
+                handle = self._running(trial)
+                if row["state"] == "finished":
+                    handle.finish()  # notes what the gate skipped then, which is not in the file
+                handle.record.state, handle.record.reason = row["state"], row["reason"]
         for number, trial in self.trials.items():
-            assert trial.handle is not None
-            if trial.handle.record.state in ("running", "interrupted"):
-                # training may go on; until it does, the trial counts as cut off
-                trial.handle.record.state = "interrupted"
+            if self._running(trial).state == "interrupted":
                 under_way.append(number)
         self.shelf.load()
         return under_way
@@ -302,6 +310,8 @@ class Coordinator:
             trial.handle = self.stopper.restart(
                 number, row["total_steps"], row["interval"], row["cost_ratio"], row["resumed_from"]
             )
+            # an attempt before it that never reported is not in the history
+            trial.handle.record.attempt = attempt
         return trial
 
     def _replay(self, row: ReportRow, checks: Iterable[CheckRow], plan: Mapping[str, Any]) -> None:

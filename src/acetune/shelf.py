@@ -22,6 +22,7 @@ class Shelf:
         self._keep = max(keep, stopper.history.keep)
         self._models: dict[tuple[int, int, int], str] = {}  # (trial, attempt, step) -> path
         self._unsettled: set[tuple[int, int, int]] = set()  # written, their report on the way
+        self._arriving: dict[int, tuple[int, str, int]] = {}  # trial -> step, path, size
         self._doomed: list[str] = []
 
     @property
@@ -37,12 +38,28 @@ class Shelf:
         self._unsettled.add(key)
 
     def add_checkpoint(self, trial: StudyTrial, step: int, path: str, size: int) -> None:
-        """A worker has written what its trial could go on from; older ones are not needed."""
+        """A worker has written what its trial could go on from; it counts from its report on."""
+        self._arriving[trial.number] = (step, path, size)
+
+    def settle_checkpoint(self, trial: StudyTrial, step: int) -> None:
+        """The report at ``step`` was taken: go on from there; older checkpoints are not needed."""
+        arriving, path, size = self._arriving.pop(trial.number, (0, "", 0))
+        if arriving != step or not trial.running:
+            return
         older = self._resumable(trial.number)
         self._store.add_checkpoint(trial.number, trial.attempt, step, "resume", path, size)
         for _, known in older:
             if known != path:
                 self._delete(known)
+
+    def forget_arriving(self, trial: int) -> None:
+        """A new attempt begins: a checkpoint whose report never came does not count."""
+        self._arriving.pop(trial, None)
+
+    def drop_resumable(self, trial: int) -> None:
+        """The trial has ended for good: there is nothing to go on from."""
+        for _, path in self._resumable(trial):
+            self._delete(path)
 
     def resume_point(self, trial: int) -> tuple[Path | None, int]:
         """The newest checkpoint a trial can go on from, and its step; (None, 0) without one."""

@@ -140,7 +140,8 @@ class StopperTrial:
         ``snapshot=False`` says that no copy of the best checkpoint exists: then a check at the end
         is one of the last step.
         """
-        if self.record.log.find(step) is not None:
+        record = self.record
+        if step <= record.progress.last_step and record.log.find(step) is not None:
             return None  # acknowledged before: that report stands
         loss = self._stopper.goals.objective.loss(as_number(value, "the objective"))
         due = self._due(step, loss, snapshot)

@@ -67,8 +67,8 @@ class Link(Protocol):
     def fresh_gate(self, step: int, value: float, checked_step: int) -> float:
         """The gate as it is now: asked just before a check is paid for."""
 
-    def checking(self, constraint: str) -> None:
-        """A check with a timeout starts now."""
+    def checking(self, constraint: str | None) -> None:
+        """A check with a timeout starts now; None: it has ended."""
 
     def report(self, report: Report) -> Reply:
         """A report; returns when it is safely recorded."""
@@ -466,7 +466,7 @@ def evaluate(
     checks: Mapping[str, Callable[..., Any]],
     model: object,
     clock: Callable[[], float],
-    starting: Callable[[str], None],
+    checking: Callable[[str | None], None],
 ) -> tuple[dict[str, Estimate | FailedCheck], dict[str, float]]:
     """Call the checks in the order declared. After one has failed the rest are not called."""
     measured: dict[str, Estimate | FailedCheck] = {}
@@ -478,10 +478,12 @@ def evaluate(
             measured[name] = FailedCheck(f"not evaluated, because {failed!r} failed")
             continue
         if constraint.timeout_s is not None:
-            starting(name)
+            checking(name)
         began = clock()
         measured[name] = call_check(checks[name], name, model)
         costs[name] = clock() - began
+        if constraint.timeout_s is not None:
+            checking(None)
         if isinstance(measured[name], FailedCheck):
             failed = name
     return measured, costs

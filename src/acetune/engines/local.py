@@ -146,8 +146,13 @@ class LocalEngine:
         return [results.get(index, missing) for index in range(len(tasks))]
 
     def close(self) -> None:
-        """End all workers."""
-        self._pool.close()
+        """End all workers. Trials that an error has left running can go on in another session."""
+        try:
+            for slot in self._pool.slots:
+                if slot.busy:
+                    self._cut_off(slot, "the study was ended")
+        finally:
+            self._pool.close()
 
     @contextlib.contextmanager
     def signals(self) -> Iterator[None]:
@@ -236,10 +241,11 @@ class LocalEngine:
         if slot.trial is not None and not isinstance(message, (m.Checking, m.Notice, Died)):
             return self._handle_trial(slot, slot.trial, message)
         if isinstance(message, m.Checking):
-            slot.checking = message.constraint
-            timeout = self._timeouts[message.constraint]
-            assert timeout is not None  # workers announce only checks that have one
-            slot.check_deadline = slot.last_heard + timeout
+            if message.constraint is not None:
+                slot.checking = message.constraint
+                timeout = self._timeouts[message.constraint]
+                assert timeout is not None  # workers announce only checks that have one
+                slot.check_deadline = slot.last_heard + timeout
         elif isinstance(message, m.Notice):
             self._listeners.call("on_notice", message.text)
         elif isinstance(message, m.Evaluated):
@@ -341,12 +347,15 @@ class LocalEngine:
             self._release(slot)
             return
         self._coordinator.fail(trial, error, traceback)
+        self._count_failure(slot, trial, traceback or error)
+
+    def _count_failure(self, slot: Slot, trial: StudyTrial, error: str) -> None:
         self._failures += 1
         self._release(slot)
         if self._failures >= self._settings.max_failures:
             raise StudyError(
                 f"{self._failures} trials failed one after another, so the study was ended; the "
-                f"last one, trial {trial.number}, with:\n{traceback or error}"
+                f"last one, trial {trial.number}, with:\n{error}"
             )
 
     # -- workers that die, hang or must go -------------------------------------------------------
@@ -409,7 +418,9 @@ class LocalEngine:
                     asked.step, asked.value, asked.checked_step, failed, check_cost_s=costs
                 )
                 self._coordinator.fail_check(trial, report, error)
-            self._lost(slot, error)
+                self._count_failure(slot, trial, error)
+            else:
+                self._lost(slot, error)
 
     def _beat(self, at_once: bool = False) -> None:
         """Note how long the study has run, so that the budget holds over resumes."""

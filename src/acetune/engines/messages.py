@@ -77,9 +77,9 @@ class AskGate(NamedTuple):
 
 
 class Checking(NamedTuple):
-    """A check with a timeout starts."""
+    """A check with a timeout starts; None: it has ended."""
 
-    constraint: str
+    constraint: str | None
 
 
 class Saved(NamedTuple):

@@ -46,6 +46,10 @@ from acetune.trial import Plan, Reply, Report, Trial, TrialContext, evaluate, sy
 _PARENT_POLL_S = 0.5
 
 
+class DriverGone(BaseException):  # noqa: N818
+    """The other end of the pipe has closed: there is nobody to train for."""
+
+
 class PipeLink:
     """The link of a trial whose engine is at the other end of a pipe."""
 
@@ -55,9 +59,18 @@ class PipeLink:
         self._folder = folder
         self._warned = False
 
+    def _send(self, message: object) -> None:
+        try:
+            self._pipe.send(message)
+        except OSError:
+            raise DriverGone from None
+
     def _ask(self, message: object) -> Any:
-        self._pipe.send(message)
-        answer = self._pipe.recv()
+        self._send(message)
+        try:
+            answer = self._pipe.recv()
+        except (EOFError, OSError):
+            raise DriverGone from None
         if isinstance(answer, Refused):
             raise ReportError(answer.error)
         return answer
@@ -76,9 +89,9 @@ class PipeLink:
         gate: float = self._ask(AskGate(step, value, checked_step))
         return gate
 
-    def checking(self, constraint: str) -> None:
+    def checking(self, constraint: str | None) -> None:
         """See Link."""
-        self._pipe.send(Checking(constraint))
+        self._send(Checking(constraint))
 
     def report(self, report: Report) -> Reply:
         """See Link."""
@@ -97,7 +110,7 @@ class PipeLink:
         except Exception as error:
             if not self._warned:
                 self._warned = True
-                self._pipe.send(
+                self._send(
                     Notice(
                         f"the model cannot be kept ({type(error).__name__}: {error}); give "
                         "report(..., snapshot=function) that returns a path, or something that can "
@@ -123,7 +136,7 @@ class PipeLink:
 
     def _saved(self, kind: str, step: int, target: Path) -> None:
         size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
-        self._pipe.send(Saved(kind, step, str(target.relative_to(self._files)), size))
+        self._send(Saved(kind, step, str(target.relative_to(self._files)), size))
 
 
 class Worker:
@@ -132,6 +145,7 @@ class Worker:
     def __init__(self, pipe: Connection, setup: Setup, work: Work) -> None:
         self._pipe, self._setup, self._work = pipe, setup, work
         self._files = Path(setup.files)
+        self._pid = os.getpid()
 
     def run(self) -> None:
         """Serve until the driver closes the pipe."""
@@ -166,15 +180,24 @@ class Worker:
                 # a stopped trial that went on, and saw TrialStopped, ends as any stopped trial
                 with contextlib.suppress(TrialStopped):
                     self._work.train(trial)
+                self._end_if_forked(0)
                 trial.close()
-            except (EOFError, BrokenPipeError):
-                raise  # the driver is gone
+            except DriverGone:
+                raise
             except BaseException as error:
                 traceback.print_exc()
+                self._end_if_forked(error.code if isinstance(error, SystemExit) else 1)
                 text = f"{type(error).__name__}: {error}"
                 self._pipe.send(Failed(text, traceback.format_exc()))
             else:
                 self._pipe.send(Done())
+
+    def _end_if_forked(self, status: object) -> None:
+        """A child that the training code has forked comes back here too: it is not the worker."""
+        if os.getpid() != self._pid:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status if isinstance(status, int) else int(status is not None))
 
     def _evaluate(self, task: Evaluate) -> Evaluated:
         try:
@@ -232,5 +255,5 @@ def main(descriptor: int, parent: int) -> None:
             return
         pipe.send(Ready())
         Worker(pipe, setup, work).run()
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        return  # the driver is gone
+    except (EOFError, BrokenPipeError, ConnectionResetError, DriverGone):
+        return  # nobody is left to work for
