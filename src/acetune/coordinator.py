@@ -15,11 +15,11 @@ from acetune.core.decision import Action, Decision
 from acetune.core.goals import Estimate, FailedCheck, Goals
 from acetune.core.history import Progress, State
 from acetune.core.outcome import Outcome, outcome
+from acetune.link import Plan, Reply, Report
 from acetune.shelf import Shelf
 from acetune.stopper import Stopper, StopperTrial
 from acetune.store import CheckRow, ReportRow, Store
 from acetune.study_trial import StudyTrial
-from acetune.trial import Plan, Reply, Report
 
 
 class Coordinator:

@@ -10,7 +10,7 @@ from acetune.coordinator import Coordinator
 from acetune.core.decision import Decision, Stratum
 from acetune.core.goals import Goals
 from acetune.core.history import Checkpoint, count_by_state
-from acetune.trial import Report
+from acetune.link import Report
 
 
 class StudyStatus:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 from acetune.stopper import Stopper
 from acetune.store import Store
 from acetune.study_trial import StudyTrial
+
+_OURS = re.compile(r"(model|resume)-\d{7,}(-partial)?")
 
 
 class Shelf:
@@ -43,9 +46,13 @@ class Shelf:
 
     def settle_checkpoint(self, trial: StudyTrial, step: int) -> None:
         """The report at ``step`` was taken: go on from there; older checkpoints are not needed."""
-        arriving, path, size = self._arriving.pop(trial.number, (0, "", 0))
-        if arriving != step or not trial.running:
+        if trial.number not in self._arriving:
             return
+        arrived, path, size = self._arriving[trial.number]
+        if arrived != step or not trial.running:  # of a report that was refused, or of the last one
+            self.forget_arriving(trial.number)
+            return
+        del self._arriving[trial.number]
         older = self._resumable(trial.number)
         self._store.add_checkpoint(trial.number, trial.attempt, step, "resume", path, size)
         for _, known in older:
@@ -53,8 +60,9 @@ class Shelf:
                 self._delete(known)
 
     def forget_arriving(self, trial: int) -> None:
-        """A new attempt begins: a checkpoint whose report never came does not count."""
-        self._arriving.pop(trial, None)
+        """A checkpoint whose report never came, or that nobody will go on from, is of no use."""
+        if trial in self._arriving:
+            self._doomed.append(self._arriving.pop(trial)[1])
 
     def drop_resumable(self, trial: int) -> None:
         """The trial has ended for good: there is nothing to go on from."""
@@ -123,5 +131,7 @@ class Shelf:
             self._models[row["trial"], row["attempt"], row["step"]] = row["path"]
         known = {row["path"] for row in self._store.rows("SELECT path FROM checkpoints")}
         for found in self._store.files.glob("trial-*/attempt-*/*-*"):
-            if str(found.relative_to(self._store.files)) not in known:
+            # the folder is the trial's own too: what training code has put there stays
+            ours = _OURS.fullmatch(found.name) is not None
+            if ours and str(found.relative_to(self._store.files)) not in known:
                 shutil.rmtree(found, ignore_errors=True)

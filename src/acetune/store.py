@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from acetune.core.errors import StudyFileError, StudyLockedError
+from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
 
 FORMAT = 1
 _APPLICATION_ID = 0x41434554  # "ACET"
@@ -168,7 +168,11 @@ class Store:
         """Open an existing study file for reading, also while a study is running."""
         _inspect(path)
         db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
-        return cls(path, db, None)
+        try:
+            return cls(path, db, None)
+        except sqlite3.Error as error:
+            db.close()
+            raise StudyFileError(f"cannot read {path}: {error}") from None
 
     def close(self) -> None:
         """Close the file and let others have it."""
@@ -255,7 +259,7 @@ class Store:
         self._db.execute(
             "UPDATE trials SET state = ?, reason = ?, ended = ?, traceback = ? "
             "WHERE trial = ? AND attempt = ?",
-            (state, reason, ended, traceback, trial, attempt),
+            (state, _writable(reason), ended, _writable(traceback), trial, attempt),
         )
 
     def add_report(self, row: tuple[Any, ...], checks: Iterable[CheckRow] = ()) -> int:
@@ -264,6 +268,7 @@ class Store:
         marks = "?, " * len(row) + "?"
         self._db.execute(f"INSERT INTO reports VALUES ({marks})", (self._seq, *row))
         for check in checks:
+            check = check._replace(error=_writable(check.error))
             self._db.execute("INSERT INTO checks VALUES (?, ?, ?, ?, ?, ?)", (self._seq, *check))
         return int(self._seq)
 
@@ -294,7 +299,7 @@ class Store:
         self._db.execute(
             "INSERT INTO confirmations (trial, attempt, step, status, metrics, error, time) "
             "VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (trial, attempt, step, status, json.dumps(metrics), error, time),
+            (trial, attempt, step, status, json.dumps(metrics), _writable(error), time),
         )
 
     def set_settings(self, settings: str, code_hash: str) -> None:
@@ -302,6 +307,23 @@ class Store:
         self._db.execute("UPDATE study SET settings = ?, code_hash = ?", (settings, code_hash))
 
     # -- reading ---------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def understanding(self) -> Iterator[None]:
+        """A block that only reads: if something goes wrong in it, the file holds nonsense."""
+        try:
+            yield
+        except StudyError:
+            raise
+        except (
+            sqlite3.Error,
+            AcetuneError,
+            AssertionError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as e:
+            raise StudyFileError(f"{self.path} is damaged ({type(e).__name__}: {e})") from e
 
     def study(self) -> dict[str, Any]:
         """The one row of ``study``."""
@@ -345,6 +367,11 @@ class Store:
         return found
 
 
+def _writable(text: str | None) -> str | None:
+    """Text of unknown origin as SQLite takes it: half characters are written out."""
+    return text if text is None else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=10)
     db.execute("PRAGMA journal_mode = WAL")
@@ -379,7 +406,7 @@ def _inspect(path: Path) -> None:
             db.execute("SELECT count(*) FROM study")
     except sqlite3.OperationalError as error:
         raise StudyFileError(f"cannot read {path}: {error}") from None
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # also in SQLite's own messages
         raise StudyFileError(f"{path} is damaged ({error}); it was left untouched") from None
     if verdict != "ok":
         raise StudyFileError(f"{path} is damaged ({verdict}); it was left untouched")

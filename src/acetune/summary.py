@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from acetune.core.goals import Estimate, Goals
 
 if TYPE_CHECKING:
-    from acetune.result import FoundCheckpoint, StudyResult
+    from acetune.found import FoundCheckpoint
+    from acetune.result import StudyResult
 
 STATES = ("running", "finished", "stopped", "failed", "interrupted", "rejected")
 

@@ -7,7 +7,6 @@ The same object serves every engine; an engine is a :class:`Link`.
 
 from __future__ import annotations
 
-import inspect
 import math
 import os
 import sys
@@ -15,72 +14,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
+from acetune.checking import MISSING, Constant, Missing, evaluate, takes_model
 from acetune.core.decision import Decision
 from acetune.core.errors import ReportError, TrialStopped
-from acetune.core.goals import Estimate, FailedCheck, Goals, as_measurement, as_number
+from acetune.core.goals import Goals, as_number
 from acetune.core.history import Progress
+from acetune.link import Link, Report
 from acetune.policies.base import Due, Policy, check_due, finish_due, passes_gate
 from acetune.stopper import require_cost, require_total_steps
-
-
-class Plan(NamedTuple):
-    """What the engine answers when training begins."""
-
-    interval: int | None
-    gate: float  # f*: a checkpoint worse than this cannot win
-    keep_below: float  # models of valid checkpoints up to this loss are kept
-
-
-class Reply(NamedTuple):
-    """What the engine answers to a report."""
-
-    decision: Decision
-    gate: float
-    keep_below: float
-    stop: bool  # by the policy, or because the study ends
-
-
-class Report(NamedTuple):
-    """One report on its way to the engine."""
-
-    step: int
-    value: float
-    checked_step: int | None = None
-    measured: Mapping[str, Estimate | FailedCheck] | None = None
-    primary_cost_s: float | None = None
-    check_cost_s: Mapping[str, float] | None = None
-    snapshot_cost_s: float = 0.0
-    metrics: Mapping[str, float] | None = None
-
-
-class Link(Protocol):
-    """How a trial talks to its engine."""
-
-    def begin(self, total_steps: int | None, startup_s: float) -> Plan:
-        """Training begins; the last step is known now, or None."""
-
-    def declare(self, total_steps: int) -> None:
-        """The last step became known after the first report."""
-
-    def fresh_gate(self, step: int, value: float, checked_step: int) -> float:
-        """The gate as it is now: asked just before a check is paid for."""
-
-    def checking(self, constraint: str | None) -> None:
-        """A check with a timeout starts now; None: it has ended."""
-
-    def report(self, report: Report) -> Reply:
-        """A report; returns when it is safely recorded."""
-
-    def finish(self, report: Report | None) -> None:
-        """The trial ended by itself, with the check that was still due, if any."""
-
-    def keep_model(self, step: int, model: object) -> None:
-        """Write the model of a checkpoint to disk."""
-
-    def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
-        """Write what the trial could go on from to disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +40,6 @@ class TrialContext:
     progress: Progress = field(default_factory=Progress)  # where a resumed attempt stands
     device: str | None = None
     threads: int = 1
-
-
-class _Missing:
-    """Stands for a model that was not given; None is a model like any other."""
-
-    def __repr__(self) -> str:
-        return "no model"
-
-
-_MISSING = _Missing()
 
 
 class Trial:
@@ -148,7 +81,7 @@ class Trial:
         self._iteration_began: float | None = None
         self._snapshot_s = 0.0
         self._best: tuple[int, object] | None = None  # a copy of the best checkpoint, by its step
-        self._model: object = _MISSING  # as last reported
+        self._model: object = MISSING  # as last reported
         self._checks: dict[str, Callable[..., Any]] = {
             c.name: c.check for c in self._goals.constraints if c.check is not None
         }
@@ -201,7 +134,7 @@ class Trial:
         /,
         *,
         step: int | None = None,
-        model: object = _MISSING,
+        model: object = MISSING,
         constraints: Mapping[str, Any] | None = None,
         snapshot: Callable[[Any], object] | None = None,
         checkpoint: Callable[[Path], object] | Path | str | None = None,
@@ -344,7 +277,7 @@ class Trial:
             if name not in names:
                 raise ReportError(f"unknown constraint {name!r}; this study has {names}")
             # a plain value is a check that costs nothing
-            self._checks[name] = check if callable(check) else _Constant(check)
+            self._checks[name] = check if callable(check) else Constant(check)
         missing = [name for name in names if name not in self._checks]
         if missing:
             raise ReportError(
@@ -381,7 +314,7 @@ class Trial:
         wanted = policy.may_check_best(progress) and passes_gate(policy, loss, self._gate)
         # at the last step the model itself is at hand, unless it is to outlive the trial
         wanted = wanted and (not last or policy.checks_after_run)
-        if best and wanted and snapshot is not None and not isinstance(model, _Missing):
+        if best and wanted and snapshot is not None and not isinstance(model, Missing):
             began = self._clock()
             self._best = (step, snapshot(model))
             self._snapshot_s += self._clock() - began
@@ -431,7 +364,7 @@ class Trial:
         if loss >= self._best_valid_loss:
             return
         self._best_valid_loss = loss
-        if loss <= self._keep_below and not isinstance(model, _Missing):
+        if loss <= self._keep_below and not isinstance(model, Missing):
             self._link.keep_model(step, model if snapshot is None else snapshot(model))
 
     def _has_best(self) -> bool:
@@ -447,79 +380,8 @@ class Trial:
         if self._has_best():
             assert self._best is not None
             self._link.keep_model(*self._best)
-        elif not isinstance(self._model, _Missing):
+        elif not isinstance(self._model, Missing):
             self._link.keep_model(self._progress.last_step, self._model)
-
-
-class _Constant:
-    """A constraint value given as it is."""
-
-    def __init__(self, value: object) -> None:
-        self._value = value
-
-    def __call__(self) -> object:
-        return self._value
-
-
-def evaluate(
-    goals: Goals,
-    checks: Mapping[str, Callable[..., Any]],
-    model: object,
-    clock: Callable[[], float],
-    checking: Callable[[str | None], None],
-) -> tuple[dict[str, Estimate | FailedCheck], dict[str, float]]:
-    """Call the checks in the order declared. After one has failed the rest are not called."""
-    measured: dict[str, Estimate | FailedCheck] = {}
-    costs: dict[str, float] = {}
-    failed = ""
-    for constraint in goals.constraints:
-        name = constraint.name
-        if failed:
-            measured[name] = FailedCheck(f"not evaluated, because {failed!r} failed")
-            continue
-        if constraint.timeout_s is not None:
-            checking(name)
-        began = clock()
-        measured[name] = call_check(checks[name], name, model)
-        costs[name] = clock() - began
-        if constraint.timeout_s is not None:
-            checking(None)
-        if isinstance(measured[name], FailedCheck):
-            failed = name
-    return measured, costs
-
-
-def call_check(check: Callable[..., Any], name: str, model: object) -> Estimate | FailedCheck:
-    """One check; whatever it raises makes it a failed one."""
-    if takes_model(check):
-        if isinstance(model, _Missing):
-            raise ReportError(
-                f"the check of {name!r} takes a model, but none was reported; call "
-                "report(..., model=...)"
-            )
-        arguments = [model]
-    else:
-        arguments = []
-    try:
-        return as_measurement(check(*arguments), f"constraint {name!r}")
-    except Exception as error:
-        return FailedCheck(f"{type(error).__name__}: {error}")
-
-
-def takes_model(check: Callable[..., Any]) -> bool:
-    """Whether a check has a parameter for the model; without one it sees the current step only."""
-    if isinstance(check, _Constant):
-        return False
-    try:
-        parameters = inspect.signature(check).parameters.values()
-    except (TypeError, ValueError):
-        return True  # some built-in callables have no signature
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    # a parameter with a default is a bound value, as in `lambda m=model: eod(m)`
-    return any(
-        p.kind is p.VAR_POSITIONAL or (p.kind in positional and p.default is p.empty)
-        for p in parameters
-    )
 
 
 def synchronised_clock() -> float:

@@ -12,7 +12,8 @@ from rich.table import Table
 
 from acetune.core.cost import interval_threshold
 from acetune.core.errors import StudyError
-from acetune.result import goals_from_json, reading
+from acetune.queries import goals_from_json
+from acetune.result import reading
 
 _SHOWN = 12
 

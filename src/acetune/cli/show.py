@@ -11,7 +11,8 @@ import typer
 from rich.console import Console
 
 from acetune.display import summary
-from acetune.result import FoundCheckpoint, StudyResult, load
+from acetune.found import FoundCheckpoint
+from acetune.result import StudyResult, load
 
 
 def show(

@@ -24,9 +24,9 @@ from acetune.core.errors import ReportError, StudyError, TrainingCodeError
 from acetune.core.goals import FailedCheck
 from acetune.engines import messages as m
 from acetune.engines.pool import Died, Pool, Slot
+from acetune.link import Reply, Report
 from acetune.listener import Listeners
 from acetune.study_trial import StudyTrial
-from acetune.trial import Reply, Report
 
 _GRACE_S = 5.0  # for running trials when the study ends
 _TICK_S = 0.25
@@ -134,16 +134,15 @@ class LocalEngine:
             self._session = self._store.add_session(time.time(), socket.gethostname())
         self._loop(self._trials_left)
 
-    def evaluate(self, tasks: Sequence[m.Evaluate]) -> list[m.Evaluated]:
-        """Evaluate kept models, in parallel; those cut off by the user have an error."""
+    def evaluate(self, tasks: Sequence[m.Evaluate]) -> list[m.Evaluated | None]:
+        """Evaluate kept models, in parallel; None stands for those cut off by the user."""
         self._evaluation = _Evaluation(deque(enumerate(tasks)))
         results = self._evaluation.results
         if not self._interrupts:
             self._closing = None
             self._loop(self._evaluations_left)
         self._evaluation = None
-        missing = m.Evaluated({}, {}, "interrupted")
-        return [results.get(index, missing) for index in range(len(tasks))]
+        return [results.get(index) for index in range(len(tasks))]
 
     def close(self) -> None:
         """End all workers. Trials that an error has left running can go on in another session."""
@@ -151,6 +150,7 @@ class LocalEngine:
             for slot in self._pool.slots:
                 if slot.busy:
                     self._cut_off(slot, "the study was ended")
+            self._coordinator.shelf.sweep()
         finally:
             self._pool.close()
 
@@ -379,8 +379,7 @@ class LocalEngine:
             if slot.trial is not None:
                 self._coordinator.interrupt(slot.trial, reason)
                 self._release(slot)
-            elif slot.evaluating is not None:
-                self._evaluated(slot, m.Evaluated({}, {}, reason))
+        slot.evaluating = slot.check_deadline = None
 
     def _enforce_deadlines(self) -> None:
         now, silence = time.monotonic(), self._settings.report_timeout_s

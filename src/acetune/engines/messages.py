@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from acetune.core.history import Progress
-from acetune.trial import Report
+from acetune.link import Report
 
 # -- from the driver ------------------------------------------------------------------------------
 

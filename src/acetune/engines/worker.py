@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from acetune.artifacts import copy_into, load_model, write_folder, write_model
+from acetune.checking import evaluate
 from acetune.core.errors import ReportError, TrialStopped
 from acetune.engines.messages import (
     AskGate,
@@ -41,12 +42,13 @@ from acetune.engines.messages import (
     Start,
     Work,
 )
-from acetune.trial import Plan, Reply, Report, Trial, TrialContext, evaluate, synchronised_clock
+from acetune.link import Plan, Reply, Report
+from acetune.trial import Trial, TrialContext, synchronised_clock
 
 _PARENT_POLL_S = 0.5
 
 
-class DriverGone(BaseException):  # noqa: N818
+class DriverGone(BaseException):
     """The other end of the pipe has closed: there is nobody to train for."""
 
 

@@ -1,0 +1,92 @@
+"""Calling the checks of constraints: in order, timed, and never trusted to work."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from acetune.core.errors import ReportError
+from acetune.core.goals import Estimate, FailedCheck, Goals, as_measurement
+
+
+class Missing:
+    """Stands for a model that was not given; None is a model like any other."""
+
+    def __repr__(self) -> str:
+        return "no model"
+
+
+MISSING = Missing()
+
+
+class Constant:
+    """A constraint value given as it is."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __call__(self) -> object:
+        """The value."""
+        return self._value
+
+
+def evaluate(
+    goals: Goals,
+    checks: Mapping[str, Callable[..., Any]],
+    model: object,
+    clock: Callable[[], float],
+    checking: Callable[[str | None], None],
+) -> tuple[dict[str, Estimate | FailedCheck], dict[str, float]]:
+    """Call the checks in the order declared. After one has failed the rest are not called."""
+    measured: dict[str, Estimate | FailedCheck] = {}
+    costs: dict[str, float] = {}
+    failed = ""
+    for constraint in goals.constraints:
+        name = constraint.name
+        if failed:
+            measured[name] = FailedCheck(f"not evaluated, because {failed!r} failed")
+            continue
+        if constraint.timeout_s is not None:
+            checking(name)
+        began = clock()
+        measured[name] = call_check(checks[name], name, model)
+        costs[name] = clock() - began
+        if constraint.timeout_s is not None:
+            checking(None)
+        if isinstance(measured[name], FailedCheck):
+            failed = name
+    return measured, costs
+
+
+def call_check(check: Callable[..., Any], name: str, model: object) -> Estimate | FailedCheck:
+    """One check; whatever it raises makes it a failed one."""
+    if takes_model(check):
+        if isinstance(model, Missing):
+            raise ReportError(
+                f"the check of {name!r} takes a model, but none was reported; call "
+                "report(..., model=...)"
+            )
+        arguments = [model]
+    else:
+        arguments = []
+    try:
+        return as_measurement(check(*arguments), f"constraint {name!r}")
+    except Exception as error:
+        return FailedCheck(f"{type(error).__name__}: {error}")
+
+
+def takes_model(check: Callable[..., Any]) -> bool:
+    """Whether a check has a parameter for the model; without one it sees the current step only."""
+    if isinstance(check, Constant):
+        return False
+    try:
+        parameters = inspect.signature(check).parameters.values()
+    except (TypeError, ValueError):
+        return True  # some built-in callables have no signature
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    # a parameter with a default is a bound value, as in `lambda m=model: eod(m)`
+    return any(
+        p.kind is p.VAR_POSITIONAL or (p.kind in positional and p.default is p.empty)
+        for p in parameters
+    )

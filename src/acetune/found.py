@@ -1,0 +1,86 @@
+"""What can be found in a study: checkpoints, their confirmation, and what it all cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from acetune.artifacts import load_model
+from acetune.core.errors import ReportError
+from acetune.core.goals import Estimate
+
+Status = Literal["confirmed", "unconfirmed", "failed"]
+_NORMAL_95 = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What the confirmation data said of a checkpoint."""
+
+    status: Status
+    values: Mapping[str, Estimate]
+    error: str | None = None
+
+    def interval(self, name: str) -> tuple[float, float] | None:
+        """The 95 % interval of a value that came with a standard error."""
+        found = self.values.get(name)
+        if found is None or found.stderr == 0:
+            return None
+        half = _NORMAL_95 * found.stderr
+        return found.value - half, found.value + half
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCheckpoint:
+    """A configuration at a step, with its values and its model.
+
+    ``value`` is the objective in the search; ``constraints`` what the checks measured. ``status``
+    says how far to trust them: confirmed on data that the search never saw, failed there, or not
+    looked at (unconfirmed).
+    """
+
+    trial: int
+    attempt: int
+    step: int
+    params: Mapping[str, Any]
+    value: float
+    constraints: Mapping[str, Estimate]
+    violation: float
+    checkpoint: Path | None
+    confirmation: Confirmation | None = None
+
+    @property
+    def status(self) -> Status:
+        """confirmed, unconfirmed or failed."""
+        return "unconfirmed" if self.confirmation is None else self.confirmation.status
+
+    def load(self) -> object:
+        """The model that was kept: what ``report(model=...)``, or its snapshot, gave."""
+        if self.checkpoint is None:
+            raise ReportError(
+                f"no model was kept of trial {self.trial} step {self.step}; report it "
+                "with trial.report(..., model=...)"
+            )
+        return load_model(self.checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Where the time went, in seconds summed over all workers, and how much lies on disk."""
+
+    training_s: float
+    startup_s: float
+    checks_s: float
+    invalid_s: float  # training and checks of trials that were checked and never valid
+    wall_s: float
+    reports: int
+    checks: int
+    disk_bytes: int
+
+    @property
+    def check_share(self) -> float:
+        """Share of the training and checking time that went into checks."""
+        total = self.training_s + self.checks_s
+        return self.checks_s / total if total else 0.0

@@ -1,0 +1,68 @@
+"""How a trial talks to its engine: what is said, and the protocol that every engine speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from acetune.core.decision import Decision
+from acetune.core.goals import Estimate, FailedCheck
+
+
+class Plan(NamedTuple):
+    """What the engine answers when training begins."""
+
+    interval: int | None
+    gate: float  # f*: a checkpoint worse than this cannot win
+    keep_below: float  # models of valid checkpoints up to this loss are kept
+
+
+class Reply(NamedTuple):
+    """What the engine answers to a report."""
+
+    decision: Decision
+    gate: float
+    keep_below: float
+    stop: bool  # by the policy, or because the study ends
+
+
+class Report(NamedTuple):
+    """One report on its way to the engine."""
+
+    step: int
+    value: float
+    checked_step: int | None = None
+    measured: Mapping[str, Estimate | FailedCheck] | None = None
+    primary_cost_s: float | None = None
+    check_cost_s: Mapping[str, float] | None = None
+    snapshot_cost_s: float = 0.0
+    metrics: Mapping[str, float] | None = None
+
+
+class Link(Protocol):
+    """How a trial talks to its engine."""
+
+    def begin(self, total_steps: int | None, startup_s: float) -> Plan:
+        """Training begins; the last step is known now, or None."""
+
+    def declare(self, total_steps: int) -> None:
+        """The last step became known after the first report."""
+
+    def fresh_gate(self, step: int, value: float, checked_step: int) -> float:
+        """The gate as it is now: asked just before a check is paid for."""
+
+    def checking(self, constraint: str | None) -> None:
+        """A check with a timeout starts now; None: it has ended."""
+
+    def report(self, report: Report) -> Reply:
+        """A report; returns when it is safely recorded."""
+
+    def finish(self, report: Report | None) -> None:
+        """The trial ended by itself, with the check that was still due, if any."""
+
+    def keep_model(self, step: int, model: object) -> None:
+        """Write the model of a checkpoint to disk."""
+
+    def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
+        """Write what the trial could go on from to disk."""

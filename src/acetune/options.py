@@ -1,0 +1,91 @@
+"""Options of ``tune()``: validated, with messages that name the value and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acetune.core.errors import GoalError
+from acetune.core.goals import Goals
+from acetune.engines.local import Settings, available_cores, default_threads
+from acetune.policies import ACE, Policy, parse_policy
+
+
+def make_policy(policy: Policy | str | None) -> Policy:
+    """A policy by its name, the default, or the given one."""
+    if policy is None:
+        return ACE()
+    if isinstance(policy, str):
+        return parse_policy(policy)
+    if not isinstance(policy, Policy):
+        raise GoalError(f"policy must be a policy or its name, got {policy!r}")
+    return policy
+
+
+def require_options(
+    train: object,
+    goals: Goals,
+    policy: Policy,
+    confirm: object,
+    confirm_top: int,
+    keep_models: int,
+) -> None:
+    """Refuse options that make no sense, alone or together."""
+    if not callable(train):
+        raise GoalError(f"train must be a function that takes a trial, got {train!r}")
+    if confirm is not None and not callable(confirm):
+        raise GoalError(f"confirm must be a function that takes a model, got {confirm!r}")
+    for name, number in (("confirm_top", confirm_top), ("keep_models", keep_models)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise GoalError(f"{name} must be a whole number >= 1, got {number!r}")
+    if policy.checks_after_run:
+        for constraint in goals.constraints:
+            if constraint.check is None:
+                raise GoalError(
+                    f"{policy!r} checks after the run, so constraint "
+                    f"{constraint.name!r} needs a check of its own: "
+                    f"Constraint({constraint.name!r}, check=...)"
+                )
+
+
+def make_settings(
+    workers: int | None,
+    threads: int | None,
+    devices: Sequence[str | int],
+    time_budget_s: float | None,
+    max_trials: int | None,
+    retries: int,
+    report_timeout_s: float | None,
+    stop_grace_s: float,
+    max_failures: int,
+) -> Settings:
+    """How the study runs, with the defaults of this machine."""
+    if time_budget_s is None and max_trials is None:
+        raise GoalError("give a budget: time_budget_s=600, max_trials=100, or both")
+    seconds = {"time_budget_s": time_budget_s, "report_timeout_s": report_timeout_s}
+    seconds["stop_grace_s"] = stop_grace_s
+    for name, number in seconds.items():
+        if number is not None and not (
+            isinstance(number, (int, float)) and 0 < number < float("inf")
+        ):
+            raise GoalError(f"{name} must be a number of seconds > 0, got {number!r}")
+    whole = {"max_trials": (max_trials, 1), "workers": (workers, 1), "threads": (threads, 1)}
+    whole |= {"retries": (retries, 0), "max_failures": (max_failures, 1)}
+    for name, (value, least) in whole.items():
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int) or value < least
+        ):
+            raise GoalError(f"{name} must be a whole number >= {least}, got {value!r}")
+    if isinstance(devices, (str, int)):
+        raise GoalError(f"devices must be a list such as [0, 1], got {devices!r}")
+    count = workers or (len(devices) if devices else available_cores())
+    return Settings(
+        workers=count,
+        threads=threads or default_threads(count),
+        devices=[str(device) for device in devices],
+        time_budget_s=time_budget_s,
+        max_trials=max_trials,
+        retries=retries,
+        report_timeout_s=report_timeout_s,
+        stop_grace_s=stop_grace_s,
+        max_failures=max_failures,
+    )

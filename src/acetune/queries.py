@@ -1,0 +1,188 @@
+"""Questions to a study file, answered in SQL."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from acetune.core.goals import Constraint, Estimate, Goals, Objective
+from acetune.found import Confirmation, FoundCheckpoint, Ledger
+from acetune.store import Store
+
+LATEST_ATTEMPTS = (
+    "SELECT * FROM trials t "
+    "WHERE attempt = (SELECT max(attempt) FROM trials u WHERE u.trial = t.trial)"
+)
+
+_TRIALS_TEMPLATE = (
+    """
+SELECT t.trial, t.attempt AS attempts, t.state, t.reason, t.total_steps, t.interval, t.cost_ratio,
+    max(r.step) AS last_step,
+    count(r.seq) FILTER (WHERE r.kind = 'step') AS reports,
+    count(r.seq) FILTER (WHERE r.checked_step IS NOT NULL) AS checks,
+    {best}(r.objective) AS best_objective,
+    {best}(r.checked_objective) FILTER (WHERE r.stratum = 'valid') AS best_valid_objective,
+    min(r.violation) AS least_violation,
+    sum(r.primary_cost_s) AS training_s,
+    t.started, t.ended, t.params
+FROM ("""
+    + LATEST_ATTEMPTS
+    + """) t LEFT JOIN reports r USING (trial) GROUP BY t.trial ORDER BY t.trial
+"""
+)
+TRIALS = {mode: _TRIALS_TEMPLATE.format(best=mode) for mode in ("min", "max")}
+
+
+def with_confirmation(found: FoundCheckpoint, uses: list[dict[str, Any]]) -> FoundCheckpoint:
+    """The checkpoint with what its latest confirmation said, if it had one."""
+    confirmation = None
+    for use in uses:
+        if (use["trial"], use["attempt"], use["step"]) == (found.trial, found.attempt, found.step):
+            values = {k: Estimate(*v) for k, v in json.loads(use["metrics"]).items()}
+            confirmation = Confirmation(use["status"], values, use["error"])
+    if confirmation is None:
+        return found
+    return replace(found, confirmation=confirmation)
+
+
+def best_of_each_trial(store: Store, goals: Goals, stratum: str) -> list[FoundCheckpoint]:
+    """Each trial's best checkpoint of a stratum, best first: by violation, then objective."""
+    order = "checked_objective" + (" DESC" if goals.objective.mode == "max" else "")
+    rows = store.rows(
+        f"""SELECT * FROM (
+            SELECT r.*, t.params, row_number() OVER (
+                PARTITION BY r.trial ORDER BY violation, {order}, seq) AS place
+            FROM reports r JOIN trials t USING (trial, attempt)
+            WHERE stratum = ? AND checked_objective BETWEEN -1e308 AND 1e308)
+        WHERE place = 1 ORDER BY violation, {order}, seq LIMIT 100""",
+        (stratum,),
+    )
+    return [_found(store, row) for row in rows]
+
+
+def checked_checkpoints(store: Store, goals: Goals) -> list[FoundCheckpoint]:
+    """All checkpoints with a finite objective whose checks worked, judged by ``goals``."""
+    rows = store.rows(
+        "SELECT r.*, t.params FROM reports r JOIN trials t USING (trial, attempt) "
+        "WHERE stratum != 'unchecked' AND violation < 9e999 "
+        "AND checked_objective BETWEEN -1e308 AND 1e308 ORDER BY seq"
+    )
+    checks: dict[int, dict[str, Estimate]] = {}
+    for row in store.rows("SELECT * FROM checks WHERE value IS NOT NULL"):
+        checks.setdefault(row["seq"], {})[row["constraint"]] = Estimate(row["value"], row["stderr"])
+    found = []
+    for row in rows:
+        measured = checks.get(row["seq"], {})
+        valid, violation = goals.judge(measured)
+        row["violation"] = violation if not valid else 0.0
+        if not valid and violation == 0:
+            row["violation"] = math.ulp(0.0)
+        found.append(_found(store, row, measured))
+    return found
+
+
+def _found(
+    store: Store, row: Mapping[str, Any], measured: Mapping[str, Estimate] | None = None
+) -> FoundCheckpoint:
+    if measured is None:
+        rows = store.rows("SELECT * FROM checks WHERE seq = ?", (row["seq"],))
+        measured = {r["constraint"]: Estimate(_nan(r["value"]), r["stderr"] or 0.0) for r in rows}
+    return FoundCheckpoint(
+        trial=row["trial"],
+        attempt=row["attempt"],
+        step=row["checked_step"],
+        params=json.loads(row["params"]),
+        value=row["checked_objective"],
+        constraints=measured,
+        violation=row["violation"],
+        checkpoint=store.checkpoint(row["trial"], row["attempt"], row["checked_step"]),
+    )
+
+
+def _nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def unchecked_better(store: Store, goals: Goals, value: float | None) -> int:
+    """Reported checkpoints that are better than ``value`` and were never checked."""
+    better = (
+        "1" if value is None else f"objective {'>' if goals.objective.mode == 'max' else '<'} ?"
+    )
+    rows = store.rows(
+        f"""SELECT count(*) AS n FROM reports r WHERE kind = 'step' AND objective IS NOT NULL
+        AND abs(objective) < 9e999 AND {better} AND NOT EXISTS (
+            SELECT 1 FROM reports c WHERE c.trial = r.trial AND c.attempt = r.attempt
+            AND c.checked_step = r.step)""",
+        () if value is None else (value,),
+    )
+    return int(rows[0]["n"])
+
+
+def read_ledger(store: Store) -> Ledger:
+    """Where the time went."""
+
+    def number(sql: str) -> float:
+        return float(store.rows(f"SELECT coalesce(({sql}), 0) AS n")[0]["n"])
+
+    never_valid = (
+        "SELECT trial FROM reports GROUP BY trial "
+        "HAVING sum(stratum = 'valid') = 0 AND sum(stratum = 'invalid') > 0"
+    )
+    checks = "SELECT sum(cost_s) FROM checks"
+    snapshots = number("SELECT sum(snapshot_cost_s) FROM reports")
+    invalid = number(
+        "SELECT sum(primary_cost_s) + sum(snapshot_cost_s) FROM reports "
+        f"WHERE trial IN ({never_valid})"
+    ) + number(f"{checks} JOIN reports USING (seq) WHERE trial IN ({never_valid})")
+    return Ledger(
+        training_s=number("SELECT sum(primary_cost_s) FROM reports"),
+        startup_s=number("SELECT sum(startup_cost_s) FROM trials"),
+        checks_s=number(checks) + snapshots,
+        invalid_s=invalid,
+        wall_s=store.elapsed(),
+        reports=int(number("SELECT count(*) FROM reports WHERE kind = 'step'")),
+        checks=int(number("SELECT count(DISTINCT seq) FROM checks")),
+        disk_bytes=int(number("SELECT sum(bytes) FROM checkpoints")),
+    )
+
+
+def count_reasons(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """Reasons without their numbers, so that they can be counted."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        reason = row["reason"]
+        if row["state"] == "stopped":
+            where, _, what = reason.partition(": ")
+            for stratum in ("unchecked", "invalid", "valid"):
+                if f" {stratum} reports" in where:
+                    what += f" of the {stratum} reports at its step"
+                    break
+            reason = what or where
+        counts[reason] = counts.get(reason, 0) + row["n"]
+    return dict(sorted(counts.items(), key=lambda item: -item[1]))
+
+
+def goals_to_json(goals: Goals) -> tuple[str, str]:
+    """Objective and constraints as the study file keeps them."""
+    objective = {"name": goals.objective.name, "mode": goals.objective.mode}
+    constraints = [
+        {
+            "name": c.name,
+            **({"upper": c.upper} if c.lower is None else {"lower": c.lower}),
+            "margin_se": c.margin_se,
+            "scale": c.scale,
+        }
+        for c in goals.constraints
+    ]
+    return json.dumps(objective), json.dumps(constraints)
+
+
+def goals_from_json(objective: str, constraints: str) -> Goals:
+    """The inverse of :func:`goals_to_json`; the checks themselves are not in the file."""
+    return Goals(
+        Objective(**json.loads(objective)),
+        tuple(Constraint(**fields) for fields in json.loads(constraints)),
+    )
