@@ -129,9 +129,8 @@ def read_result(store: Store) -> StudyResult:
     valid = [queries.with_confirmation(found, uses) for found in valid]
     misses = queries.best_of_each_trial(store, goals, "invalid")
     candidates = valid[: max(settings["confirm_top"], settings["keep_models"])]
-    states = store.rows(
-        f"SELECT state, count(*) AS n FROM ({queries.LATEST_ATTEMPTS}) GROUP BY state"
-    )
+    latest = f"({queries.LATEST_ATTEMPTS})"
+    states = store.rows(f"SELECT state, count(*) AS n FROM {latest} GROUP BY state")
     strata = store.rows(
         "SELECT stratum, count(*) AS n FROM reports WHERE kind = 'step' GROUP BY stratum"
     )
