@@ -8,21 +8,41 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError, ReportError
-from acetune.core.goals import Constraint, Goals, Mode, Objective, as_number
-from acetune.core.history import Checkpoint, History, Progress, State, TrialRecord
+from acetune.core.goals import (
+    Constraint,
+    Estimate,
+    FailedCheck,
+    Goals,
+    Mode,
+    Objective,
+    as_number,
+)
+from acetune.core.history import History, Progress, State, TrialRecord, digest
 from acetune.core.observation import CheckResult, Observation, TrialId
 from acetune.policies import ACE, Policy
 from acetune.policies.base import Due, check_due, finish_due
 
 _LAST = "last step, the trial finishes; {was}"
-_AGAIN = "rank {rank} of {of} {stratum} reports at step {step}: as decided before"
+_AGAIN = "as decided before"
+_AGAIN_RANKED = "rank {rank} of {of} at step {step}: as decided before"
 
 
 class RepeatedReportWarning(UserWarning):
     """A step was reported again with other values; the first report stands."""
+
+
+class Feasible(NamedTuple):
+    """A checkpoint that satisfies every constraint."""
+
+    trial: TrialId
+    attempt: int
+    step: int
+    value: float  # of the objective
+    constraints: Mapping[str, Estimate | FailedCheck]
 
 
 class Stopper:
@@ -46,8 +66,8 @@ class Stopper:
     1
     >>> trial.observe(step=1, value=0.81, constraints={"eod": 0.2}).stratum
     'valid'
-    >>> stopper.best.step
-    1
+    >>> stopper.best.step, stopper.best.value
+    (1, 0.81)
     """
 
     def __init__(
@@ -69,9 +89,13 @@ class Stopper:
         self.history = History(keep=confirm_top)
 
     @property
-    def best(self) -> Checkpoint | None:
-        """The best feasible checkpoint so far, or None."""
-        return self.history.best
+    def best(self) -> Feasible | None:
+        """The best feasible checkpoint so far, in your own units, or None."""
+        found = self.history.best
+        if found is None:
+            return None
+        value = self.goals.objective.value(found.loss)
+        return Feasible(found.trial, found.attempt, found.step, value, dict(found.measured))
 
     def start(
         self, trial: TrialId, total_steps: int | None = None, *, resumed_from: int = 0
@@ -161,7 +185,9 @@ class StopperTrial:
 
     def _finish_due(self, snapshot: bool = True) -> Due | None:
         progress = self.record.progress
-        if not self._stopper.goals.constraints or progress.last_step == 0:
+        if self.record.state != "running" or progress.last_step == 0:
+            return None
+        if not self._stopper.goals.constraints:
             return None
         gate = self._stopper.history.gate
         return finish_due(self._stopper.policy, progress, gate, best_kept=snapshot)
@@ -198,19 +224,26 @@ class StopperTrial:
         if progress.total_steps is not None and step > progress.total_steps:
             raise ReportError(f"step {step} lies beyond total_steps={progress.total_steps}")
 
+        if record is not stopper.history.trials[record.id]:
+            raise ReportError(
+                f"attempt {record.attempt} of trial {record.id!r} was replaced by another one; "
+                f"its step {step} comes too late"
+            )
+        costs = None
+        if constraint_cost_s is not None:
+            costs = self._check_costs(constraint_cost_s)
+        if primary_cost_s is not None:
+            primary_cost_s = require_cost(primary_cost_s, "primary_cost_s")
+        if snapshot_cost_s:
+            snapshot_cost_s = require_cost(snapshot_cost_s, "snapshot_cost_s")
         due = self._due(step, loss)
         check = None
         if not stopper.goals.constraints and not constraints:
             check = CheckResult(step, loss, {}, True, 0.0)  # nothing to violate: all qualify
         elif constraints is not None:
             check = self._judge(constraints, step, loss, checked_step, due)
-        elif due is not None and not due.open:
-            record.gated = True
-        costs = None
-        if constraint_cost_s is not None:
-            costs = self._check_costs(constraint_cost_s)
-        if primary_cost_s is not None:
-            primary_cost_s = require_cost(primary_cost_s, "primary_cost_s")
+        elif due is not None and record.gated_at is None:
+            record.gated_at = step
         report = Observation(record.id, step, loss, check, primary_cost_s, costs, snapshot_cost_s)
         history = stopper.history
         filing = stopper.policy.file(record, report)
@@ -241,8 +274,8 @@ class StopperTrial:
         if constraints is not None:
             step = checked_step or (due.step if due else self.record.progress.last_step)
             self.add_check(constraints, constraint_cost_s, step, snapshot_cost_s=snapshot_cost_s)
-        elif due is not None and not due.open:
-            self.record.gated = True
+        elif due is not None and self.record.gated_at is None:
+            self.record.gated_at = self.record.progress.last_step
         self._end("finished", "ended by itself")
 
     def add_check(
@@ -292,11 +325,7 @@ class StopperTrial:
             )
         same = log.loss[index] == loss
         if constraints is not None and same:
-            valid, violation = self._stopper.goals.judge(
-                self._stopper.goals.measurements(constraints)
-            )
-            stratum = "valid" if valid else "invalid"
-            same = log.stratum_at(index) == stratum and log.violation[index] == violation
+            same = log.digest[index] == digest(self._stopper.goals.measurements(constraints))
         if not same:
             self._stopper.on_repeat(
                 f"trial {record.id!r} reported step {step} again with other values; the first "
@@ -306,7 +335,8 @@ class StopperTrial:
         if stopped is not None and stopped.step == step:
             return stopped
         rank, of = log.rank[index] or None, log.of[index] or None
-        return Decision(Action.CONTINUE, _AGAIN, log.stratum_at(index), rank, of, step)
+        why = _AGAIN if rank is None else _AGAIN_RANKED
+        return Decision(Action.CONTINUE, why, log.stratum_at(index), rank, of, step)
 
     def _judge(
         self,

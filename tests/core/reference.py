@@ -1,7 +1,7 @@
 """The stopping rules written a second time: slow, plain, and apart from the package.
 
 Everything is kept in two flat lists, one of all reports and one of all checks. Every answer is
-worked out from them anew: groups are filtered and sorted at each report, costs are summed as exact
+worked out from them anew: groups are filtered and sorted at each report, costs are exact
 fractions, the best checkpoint is a ``min`` over all checks ever made. Nothing here is fast, and
 nothing here is shared with what it is compared to.
 """
@@ -232,7 +232,7 @@ class ReferenceStudy:
         if primary == 0:
             return None
         check = sum(_mean(seconds) for seconds in self.seconds.check.values())
-        snapshots = sum(map(Fraction, self.seconds.snapshot))
+        snapshots = Fraction(math.fsum(self.seconds.snapshot))
         return (check + snapshots / self.seconds.timed_checks) / primary
 
     # -- starting --------------------------------------------------------------------------------
@@ -379,7 +379,7 @@ class ReferenceStudy:
             raise RefusedError("beyond the last step")
 
         due = self._due(trial, step, loss, snapshot=True)
-        gated = measured is None and due is not None and not self._passes(due[1])
+        gated = measured is None and due is not None  # due, and yet not made
         stratum, violation = "unchecked", 0.0
         if not self.limits:
             measured, checked_step = {}, step  # nothing to violate: every checkpoint qualifies
@@ -431,7 +431,7 @@ class ReferenceStudy:
             losses = {r.step: r.loss for r in self.own(trial)}
             self._check(trial, checked_step, losses[checked_step], measured)
             self._spend(None, check_s, snapshot_s)
-        elif due is not None and not self._passes(due[1]):
+        elif due is not None:
             attempt.gated_at_end = True
         attempt.state = "finished"
 
@@ -551,7 +551,7 @@ class ReferenceStudy:
 
 
 def _mean(numbers: list[float]) -> Fraction:
-    return sum(map(Fraction, numbers), start=Fraction(0)) / len(numbers)
+    return Fraction(math.fsum(numbers)) / len(numbers)
 
 
 def _number(result: Result) -> tuple[float, float] | None:
@@ -563,7 +563,7 @@ def _number(result: Result) -> tuple[float, float] | None:
 
 
 def _percentile(rewards: list[float], reduction_factor: int) -> float:
-    """The cutoff as Ray computes it; one interpolated with minus infinity is minus infinity."""
+    """The cutoff as Ray computes it, of the finite rewards; below everything if there are none."""
+    finite = [reward for reward in rewards if reward > -INF]
     percent = (1 - 1 / reduction_factor) * 100
-    below = sorted(rewards)[math.floor(percent / 100 * (len(rewards) - 1))]
-    return -INF if below == -INF else float(np.percentile(rewards, percent))
+    return float(np.percentile(finite, percent)) if finite else -INF

@@ -22,7 +22,7 @@ import acetune
 from acetune import Stopper, StudyCallback, StudyResult, Trial
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.outcome import Outcome
-from acetune.result import goals_from_json
+from acetune.queries import goals_from_json
 from acetune.stopper import StopperTrial
 
 SPACE = {"x": acetune.uniform(-1000.0, 1000.0)}
@@ -283,3 +283,29 @@ def _checks(study: Path) -> dict[int, dict[str, Estimate | FailedCheck]]:
         outcome = FailedCheck(row["error"]) if failed else Estimate(row["value"], row["stderr"])
         found.setdefault(row["seq"], {})[row["constraint"]] = outcome
     return found
+
+
+# -- studies made by hand ------------------------------------------------------------------------
+
+
+def by_hand(table: Sequence[Sequence[tuple[float, float]]]) -> Callable[[Trial], None]:
+    """Trains trial n by reporting row n of a table: (loss, g) at each step, with fixed costs."""
+
+    def train(trial: Trial) -> None:
+        its = table[trial.number - 1]
+        for step in trial.steps(len(its)):
+            loss, g = its[step - 1]
+            trial.report(
+                loss,
+                model=(trial.number, step, g),
+                snapshot=tuple,
+                primary_cost_s=2.0,
+                constraint_cost_s=0.5,
+            )
+
+    return train
+
+
+def g_of(model: tuple[int, int, float]) -> float:
+    """The check that belongs to :func:`by_hand`."""
+    return model[2]

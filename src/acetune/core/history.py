@@ -8,6 +8,7 @@ Nothing here decides; nothing outside appends.
 from __future__ import annotations
 
 import math
+import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping
@@ -101,7 +102,7 @@ class Costs:
         check, primary = self.mean_check_s, self.mean_primary_s
         if check is None or primary <= 0:
             return None
-        return check / primary
+        return min(check / primary, sys.float_info.max)
 
     @property
     def total_check_s(self) -> float:
@@ -150,15 +151,16 @@ _STRATA: tuple[Stratum, ...] = ("valid", "invalid", "unchecked")
 
 
 class ReportLog:
-    """The reports of one attempt, a column a field: about 60 bytes a report."""
+    """The reports of one attempt, a column a field: about 50 bytes a report."""
 
-    __slots__ = ("loss", "of", "rank", "step", "stratum", "violation")
+    __slots__ = ("digest", "loss", "of", "rank", "step", "stratum", "violation")
 
     def __init__(self) -> None:
         self.step = array("q")
         self.loss = array("d")
         self.violation = array("d")
         self.stratum = array("b")
+        self.digest = array("q")  # of what was measured, to know a repeated report by
         self.rank = array("q")
         self.of = array("q")
 
@@ -172,6 +174,7 @@ class ReportLog:
         check = report.check
         self.violation.append(0.0 if check is None else check.violation)
         self.stratum.append(2 if check is None else 0 if check.valid else 1)
+        self.digest.append(0 if check is None else digest(check.measured))
         self.rank.append(decision.rank or 0)
         self.of.append(decision.of or 0)
 
@@ -185,6 +188,11 @@ class ReportLog:
         return _STRATA[self.stratum[index]]
 
 
+def digest(measured: Mapping[str, Estimate | FailedCheck]) -> int:
+    """A number that is the same for the same measurements."""
+    return hash(tuple(m if isinstance(m, Estimate) else None for m in measured.values()))
+
+
 @dataclass(slots=True)
 class TrialRecord:
     """One trial, its latest attempt."""
@@ -195,7 +203,7 @@ class TrialRecord:
     cost_ratio: float | None = None
     state: State = "running"
     reason: str = ""
-    gated: bool = False  # a due check was skipped because the checkpoint could not win
+    gated_at: int | None = None  # first step whose due check was skipped: it could not win
     best_valid: Checkpoint | None = None
     nearest: Checkpoint | None = None  # least violating checked checkpoint
     log: ReportLog = field(default_factory=ReportLog)
@@ -243,7 +251,9 @@ class History:
         if not seen:
             return 0.0
         middle = len(seen) // 2
-        return float(seen[middle] if len(seen) % 2 else (seen[middle - 1] + seen[middle]) / 2)
+        if len(seen) % 2:
+            return float(seen[middle])
+        return float(seen[middle - 1] / 2 + seen[middle] / 2)  # their sum might overflow
 
     @property
     def largest_violation(self) -> float:
@@ -280,6 +290,8 @@ class History:
             record.attempt = old.attempt + 1
             # f* never rises: what was found valid stays found
             record.best_valid, record.nearest = old.best_valid, old.nearest
+            if old.gated_at is not None and old.gated_at <= resumed_from:
+                record.gated_at = old.gated_at
             self._inherit(record, old, resumed_from)
         self.trials[trial] = record
         return record

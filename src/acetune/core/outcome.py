@@ -42,7 +42,7 @@ def outcome(trial: TrialRecord, history: History) -> Outcome:
         return _miss(trial.nearest, history)
     if best_loss == math.inf:
         return Outcome(None, history.largest_violation, failed=True)
-    if trial.gated:
+    if trial.gated_at is not None:
         return Outcome(best_loss, 0.0)
     return Outcome(best_loss, history.median_violation)
 

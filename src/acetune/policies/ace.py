@@ -98,7 +98,7 @@ class ACE(Policy):
 
     def due_at_end(self, trial: Progress) -> int | None:
         """The best checkpoint of a trial that was to be checked once, at the end."""
-        return None if trial.interval == 1 or trial.checks else trial.best_step or None
+        return None if trial.interval == 1 else trial.best_step or None
 
     def may_check_best(self, trial: Progress) -> bool:
         """Only a trial that is checked at its end looks back."""

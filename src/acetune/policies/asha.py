@@ -115,14 +115,17 @@ class ASHA(Policy):
         return Decision(action, why, stratum, rank, of, step, cutoff)
 
     def cutoff(self, group: Group) -> float:
-        """NumPy's linearly interpolated percentile of the rewards (negated losses), as a loss."""
-        n = len(group)
+        """NumPy's linearly interpolated percentile of the rewards (negated losses), as a loss.
+
+        Infinite losses, which stand for objectives that are not finite, are left out.
+        """
+        n = group.better_than(math.inf)
+        if n == 0:
+            return math.inf
         position = (1 - 1 / self.reduction_factor) * 100 / 100 * (n - 1)
         below = math.floor(position)
         above = min(below + 1, n - 1)
         low, high = -group.keys[n - 1 - below], -group.keys[n - 1 - above]
-        if low == high:
-            return float(-low)  # also where both are infinite and their difference is undefined
         t = position - below
         reward = low + (high - low) * t if t < 0.5 else high - (high - low) * (1 - t)
         return float(-reward)

@@ -45,7 +45,7 @@ class NoStopping(Policy):
 
     def due_at_end(self, trial: Progress) -> int | None:
         """The best checkpoint of a trial that ended before its last step."""
-        return None if self.checks_after_run or trial.checks else trial.best_step or None
+        return None if self.checks_after_run else trial.best_step or None
 
     def may_check_best(self, trial: Progress) -> bool:
         """The best checkpoint is the one that counts."""

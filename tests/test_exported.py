@@ -1,0 +1,91 @@
+"""What the package shows to the world, and what it costs to import."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+import acetune
+from acetune.core import errors
+
+NAMES = [
+    "ACE",
+    "ASHA",
+    "AcetuneError",
+    "Constraint",
+    "Estimate",
+    "NoStopping",
+    "Policy",
+    "Searcher",
+    "Stopper",
+    "StudyCallback",
+    "StudyResult",
+    "Trial",
+    "TrialStopped",
+    "choice",
+    "load",
+    "lograndint",
+    "loguniform",
+    "randint",
+    "tune",
+    "uniform",
+]
+
+
+def test_the_exported_names_are_exactly_the_intended_ones() -> None:
+    assert acetune.__all__ == NAMES
+    assert sorted(dir(acetune)) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_can_be_imported_and_says_what_it_is(name: str) -> None:
+    found = getattr(acetune, name)
+    assert callable(found) and inspect.getdoc(found)
+
+
+def test_a_name_that_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="module 'acetune' has no attribute 'tun'"):
+        acetune.tun  # noqa: B018
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert acetune.__version__ == metadata.version("acetune")
+
+
+HEAVY = ["optuna", "pandas", "rich", "numpy", "typer", "sqlite3", "multiprocessing.pool"]
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("acetune", HEAVY),
+        ("acetune.engines.worker", [name for name in HEAVY if name != "multiprocessing.pool"]),
+    ],
+)
+def test_importing_is_light(module: str, heavy: list[str]) -> None:
+    """Every worker process pays for what is imported here."""
+    code = f"import {module}, sys; print([name for name in {heavy!r} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
+
+
+def test_every_error_is_in_the_drawn_tree() -> None:
+    drawn = inspect.getdoc(errors) or ""
+    for name, error in vars(errors).items():
+        if inspect.isclass(error) and issubclass(error, BaseException):
+            assert name in drawn, name
+            if name != "TrialStopped":
+                assert issubclass(error, errors.AcetuneError), name
+                # indented under its parent
+                parent = error.__bases__[0].__name__
+                if parent != "Exception":
+                    assert drawn.index(parent) < drawn.index(name), name
+
+
+def test_what_stops_a_trial_is_not_swallowed_by_except_exception() -> None:
+    assert not issubclass(errors.TrialStopped, Exception)
+    assert not issubclass(errors.TrialStopped, errors.AcetuneError)
