@@ -13,8 +13,8 @@ from typing import Any
 
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Estimate, FailedCheck, Goals
-from acetune.core.history import Progress, State
 from acetune.core.outcome import Outcome, outcome
+from acetune.core.record import Progress, State
 from acetune.link import Plan, Reply, Report
 from acetune.shelf import Shelf
 from acetune.stopper import Stopper, StopperTrial

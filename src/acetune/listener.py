@@ -9,7 +9,8 @@ from typing import Any
 from acetune.coordinator import Coordinator
 from acetune.core.decision import Decision, Stratum
 from acetune.core.goals import Goals
-from acetune.core.history import Checkpoint, count_by_state
+from acetune.core.history import count_by_state
+from acetune.core.record import Checkpoint
 from acetune.link import Report
 
 

@@ -21,8 +21,9 @@ from acetune.core.goals import (
     Objective,
     as_number,
 )
-from acetune.core.history import History, Progress, State, TrialRecord, digest
+from acetune.core.history import History
 from acetune.core.observation import CheckResult, Observation, TrialId
+from acetune.core.record import Progress, State, TrialRecord, digest
 from acetune.policies import ACE, Policy
 from acetune.policies.base import Due, check_due, finish_due
 

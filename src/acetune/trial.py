@@ -20,7 +20,7 @@ from acetune.checking import MISSING, Constant, Missing, evaluate, takes_model
 from acetune.core.decision import Decision
 from acetune.core.errors import ReportError, TrialStopped
 from acetune.core.goals import Goals, as_number
-from acetune.core.history import Progress
+from acetune.core.record import Progress
 from acetune.link import Link, Report
 from acetune.policies.base import Due, Policy, check_due, finish_due, passes_gate
 from acetune.stopper import require_cost, require_total_steps

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, Literal, NamedTuple
@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from acetune.core.errors import ReportError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Measurement
-from acetune.core.history import Checkpoint
 from acetune.core.outcome import outcome
+from acetune.core.record import Checkpoint
 from acetune.policies import ACE, ASHA, NoStopping, Policy
 from acetune.stopper import RepeatedReportWarning, Stopper, StopperTrial
 
@@ -217,7 +217,7 @@ no_rules = st.builds(NoRule, constraints=st.sampled_from(["callback", "callback"
 
 
 def policy_of(rule: Rule) -> Policy:
-    kinds = {AceRule: ACE, AshaRule: ASHA, NoRule: NoStopping}
+    kinds: dict[type, Callable[..., Policy]] = {AceRule: ACE, AshaRule: ASHA, NoRule: NoStopping}
     return kinds[type(rule)](**asdict(rule))
 
 
@@ -225,7 +225,7 @@ def plain(measured: Measurement) -> Result:
     """A measurement as the reference writes it."""
     if isinstance(measured, FailedCheck):
         return None
-    return tuple(measured) if isinstance(measured, Estimate) else measured
+    return (measured.value, measured.stderr) if isinstance(measured, Estimate) else measured
 
 
 # -- both sides at once --------------------------------------------------------------------------
@@ -421,7 +421,7 @@ class Pair:
         history, reference = self.stopper.history, self.reference
         record = history.trials[name]
         assert record.state == reference.attempts[name].state
-        assert outcome(record, history) == reference.told(name)
+        assert tuple(outcome(record, history)) == tuple(reference.told(name))
         assert facts(self.stopper.history.best) == facts(reference.best())
         assert facts(history.nearest) == facts(reference.nearest())
         assert history.gate == reference.f_star()

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
+from acetune.core.decision import Decision
 from acetune.policies import ASHA
 from acetune.stopper import Stopper
 
@@ -59,10 +60,10 @@ class Both:
         """Whether the trial stops, on which they must agree."""
         theirs, ours = trial
         result = {"training_iteration": step, "loss": loss}
-        decision = ours.observe(step, loss)
-        stopped = self.ray.on_trial_result(None, theirs, result) == "STOP"
+        decision: Decision = ours.observe(step, loss)
+        stopped = bool(self.ray.on_trial_result(None, theirs, result) == "STOP")
         assert decision.stop is stopped, (theirs.trial_id, step, loss, decision)
-        return stopped
+        return decision.stop
 
 
 def study(both: Both, rng: random.Random, kind: str, skips: tuple[int, ...]) -> int:

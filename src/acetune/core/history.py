@@ -1,218 +1,25 @@
 """Everything reported so far: the only mutable state of the core.
 
-Reports are filed in ordered groups (the policy says which group and by what key), so that a rank is
-a binary search. Costs, the best feasible checkpoint and each trial's own record stand beside them.
-Nothing here decides; nothing outside appends.
+Reports are filed in ordered groups; the policy says which group and by what key. Costs, the best
+feasible checkpoint and each trial's own record stand beside them. Nothing here decides; nothing
+outside appends.
 """
 
 from __future__ import annotations
 
 import math
-import sys
-from array import array
-from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable
+from typing import Any
 
 from sortedcontainers import SortedList
 
+from acetune.core.costs import Costs
 from acetune.core.decision import Action, Decision, Stratum
-from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.groups import Filing, Group, GroupId
 from acetune.core.observation import CheckResult, Observation, TrialId
-
-State: TypeAlias = Literal["running", "finished", "stopped", "failed", "interrupted"]
-GroupId: TypeAlias = Hashable
-Key: TypeAlias = float | tuple[float, float]
-
-
-class Filing(NamedTuple):
-    """Where a report is ranked: a group, and the key it is ordered by (smaller is better)."""
-
-    group: GroupId
-    key: Key
-
-
-class Group:
-    """The keys of all reports that are compared with each other, in order."""
-
-    __slots__ = ("id", "keys")
-
-    def __init__(self, group_id: GroupId) -> None:
-        self.id = group_id
-        self.keys: Any = SortedList()  # of Key; sortedcontainers is untyped
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def better_than(self, key: Key) -> int:
-        """How many are strictly better than ``key``."""
-        return self.keys.bisect_left(key)  # type: ignore[no-any-return]
-
+from acetune.core.record import Checkpoint, Progress, ReportLog, TrialRecord
 
 _NOBODY = Group(None)
-
-
-@dataclass(slots=True)
-class Costs:
-    """Measured costs over all trials: sums and counts, so that means need no second pass."""
-
-    primary_s: float = 0.0
-    primary_n: int = 0
-    check_s: dict[str, float] = field(default_factory=dict)
-    check_n: dict[str, int] = field(default_factory=dict)
-    snapshot_s: float = 0.0
-
-    def add(
-        self,
-        primary_s: float | None,
-        check_s: Mapping[str, float] | None,
-        snapshot_s: float,
-    ) -> None:
-        """Count one report's costs."""
-        if primary_s is not None:
-            self.primary_s += primary_s
-            self.primary_n += 1
-        if check_s:
-            for name, seconds in check_s.items():
-                self.check_s[name] = self.check_s.get(name, 0.0) + seconds
-                self.check_n[name] = self.check_n.get(name, 0) + 1
-        self.snapshot_s += snapshot_s
-
-    @property
-    def mean_primary_s(self) -> float:
-        """Mean primary cost of one iteration; 0 while nothing was timed."""
-        return self.primary_s / self.primary_n if self.primary_n else 0.0
-
-    @property
-    def mean_check_s(self) -> float | None:
-        """Cost of one check: the sum of each constraint's mean, with the snapshots taken for it.
-
-        None while no check was timed.
-        """
-        if not self.check_n:
-            return None
-        checks = max(self.check_n.values())
-        means = sum(self.check_s[name] / n for name, n in self.check_n.items())
-        return means + self.snapshot_s / checks
-
-    @property
-    def ratio(self) -> float | None:
-        """r = C_1 / C_2; None while it cannot be known."""
-        check, primary = self.mean_check_s, self.mean_primary_s
-        if check is None or primary <= 0:
-            return None
-        return min(check / primary, sys.float_info.max)
-
-    @property
-    def total_check_s(self) -> float:
-        """All time spent on checks and on the snapshots taken for them."""
-        return sum(self.check_s.values()) + self.snapshot_s
-
-
-class Checkpoint(NamedTuple):
-    """A configuration at a step, with what was measured of it."""
-
-    trial: TrialId
-    attempt: int
-    step: int
-    loss: float
-    measured: Mapping[str, Estimate | FailedCheck]
-    violation: float
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far an attempt has come: all that is needed to say whether a check is due.
-
-    Small on purpose: workers keep one of their own, so that asking costs no message.
-    """
-
-    total_steps: int | None = None
-    interval: int | None = 1  # 1: every iteration; else once, at the end (T, or None if unknown)
-    last_step: int = 0
-    last_loss: float = math.inf
-    last_checked: bool = False  # the last reported step itself was checked
-    best_step: int = 0
-    best_loss: float = math.inf
-    checks: int = 0
-
-    def advance(self, step: int, loss: float, checked_step: int | None) -> None:
-        """Take a report into account."""
-        self.last_step, self.last_loss = step, loss
-        self.last_checked = checked_step == step
-        if loss < self.best_loss or self.best_step == 0:
-            self.best_step, self.best_loss = step, loss
-        if checked_step is not None:
-            self.checks += 1
-
-
-_STRATA: tuple[Stratum, ...] = ("valid", "invalid", "unchecked")
-
-
-class ReportLog:
-    """The reports of one attempt, a column a field: about 50 bytes a report."""
-
-    __slots__ = ("digest", "loss", "of", "rank", "step", "stratum", "violation")
-
-    def __init__(self) -> None:
-        self.step = array("q")
-        self.loss = array("d")
-        self.violation = array("d")
-        self.stratum = array("b")
-        self.digest = array("q")  # of what was measured, to know a repeated report by
-        self.rank = array("q")
-        self.of = array("q")
-
-    def __len__(self) -> int:
-        return len(self.step)
-
-    def append(self, report: Observation, decision: Decision) -> None:
-        """Add a report with its decision."""
-        self.step.append(report.step)
-        self.loss.append(report.loss)
-        check = report.check
-        self.violation.append(0.0 if check is None else check.violation)
-        self.stratum.append(2 if check is None else 0 if check.valid else 1)
-        self.digest.append(0 if check is None else digest(check.measured))
-        self.rank.append(decision.rank or 0)
-        self.of.append(decision.of or 0)
-
-    def find(self, step: int) -> int | None:
-        """Index of the report at ``step``, or None."""
-        at = bisect_left(self.step, step)
-        return at if at < len(self.step) and self.step[at] == step else None
-
-    def stratum_at(self, index: int) -> Stratum:
-        """Stratum of the report at ``index``."""
-        return _STRATA[self.stratum[index]]
-
-
-def digest(measured: Mapping[str, Estimate | FailedCheck]) -> int:
-    """A number that is the same for the same measurements."""
-    return hash(tuple(m if isinstance(m, Estimate) else None for m in measured.values()))
-
-
-@dataclass(slots=True)
-class TrialRecord:
-    """One trial, its latest attempt."""
-
-    id: TrialId
-    attempt: int = 1
-    progress: Progress = field(default_factory=Progress)
-    cost_ratio: float | None = None
-    state: State = "running"
-    reason: str = ""
-    gated_at: int | None = None  # first step whose due check was skipped: it could not win
-    best_valid: Checkpoint | None = None
-    nearest: Checkpoint | None = None  # least violating checked checkpoint
-    log: ReportLog = field(default_factory=ReportLog)
-    filings: list[tuple[int, Group, Key]] = field(default_factory=list)  # step, where, by what
-    stop_decision: Decision | None = None
-
-    def filed_in(self, group_id: GroupId) -> bool:
-        """Whether a report of this attempt stands in the group."""
-        return any(group.id == group_id for _, group, _ in self.filings)
 
 
 class History:

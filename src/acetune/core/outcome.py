@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from acetune.core.history import Checkpoint, History, TrialRecord
+from acetune.core.history import History
+from acetune.core.record import Checkpoint, TrialRecord
 
 
 class Outcome(NamedTuple):

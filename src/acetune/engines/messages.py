@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from acetune.core.history import Progress
+from acetune.core.record import Progress
 from acetune.link import Report
 
 # -- from the driver ------------------------------------------------------------------------------

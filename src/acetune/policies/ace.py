@@ -6,10 +6,13 @@ import math
 from typing import Literal
 
 from acetune.core.cost import best_interval
+from acetune.core.costs import Costs
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
-from acetune.core.history import Costs, Filing, History, Progress, TrialRecord
+from acetune.core.groups import Filing
+from acetune.core.history import History
 from acetune.core.observation import Observation
+from acetune.core.record import Progress, TrialRecord
 from acetune.policies.base import Policy, best_step
 
 _KEEP = "rank {rank} of {of} {stratum} reports at step {step}: kept"

@@ -17,10 +17,13 @@ import math
 from abc import ABC, abstractmethod
 from typing import Literal, NamedTuple, TypeAlias
 
+from acetune.core.costs import Costs
 from acetune.core.decision import Decision
 from acetune.core.errors import GoalError
-from acetune.core.history import Costs, Filing, History, Progress, TrialRecord
+from acetune.core.groups import Filing
+from acetune.core.history import History
 from acetune.core.observation import Observation
+from acetune.core.record import Progress, TrialRecord
 
 When: TypeAlias = Literal["callback", "after"]
 

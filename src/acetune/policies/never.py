@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from acetune.core.costs import Costs
 from acetune.core.decision import Action, Decision
-from acetune.core.history import Costs, Filing, History, Progress, TrialRecord
+from acetune.core.groups import Filing
+from acetune.core.history import History
 from acetune.core.observation import Observation
+from acetune.core.record import Progress, TrialRecord
 from acetune.policies.base import Policy, When, best_step, require_when
 
 _KEEP = "nothing is stopped"

@@ -1,0 +1,64 @@
+"""What training and checking have cost so far."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Costs:
+    """Measured costs over all trials: sums and counts, so that means need no second pass."""
+
+    primary_s: float = 0.0
+    primary_n: int = 0
+    check_s: dict[str, float] = field(default_factory=dict)
+    check_n: dict[str, int] = field(default_factory=dict)
+    snapshot_s: float = 0.0
+
+    def add(
+        self,
+        primary_s: float | None,
+        check_s: Mapping[str, float] | None,
+        snapshot_s: float,
+    ) -> None:
+        """Count one report's costs."""
+        if primary_s is not None:
+            self.primary_s += primary_s
+            self.primary_n += 1
+        if check_s:
+            for name, seconds in check_s.items():
+                self.check_s[name] = self.check_s.get(name, 0.0) + seconds
+                self.check_n[name] = self.check_n.get(name, 0) + 1
+        self.snapshot_s += snapshot_s
+
+    @property
+    def mean_primary_s(self) -> float:
+        """Mean primary cost of one iteration; 0 while nothing was timed."""
+        return self.primary_s / self.primary_n if self.primary_n else 0.0
+
+    @property
+    def mean_check_s(self) -> float | None:
+        """Cost of one check: the sum of each constraint's mean, with the snapshots taken for it.
+
+        None while no check was timed.
+        """
+        if not self.check_n:
+            return None
+        checks = max(self.check_n.values())
+        means = sum(self.check_s[name] / n for name, n in self.check_n.items())
+        return means + self.snapshot_s / checks
+
+    @property
+    def ratio(self) -> float | None:
+        """r = C_1 / C_2; None while it cannot be known."""
+        check, primary = self.mean_check_s, self.mean_primary_s
+        if check is None or primary <= 0:
+            return None
+        return min(check / primary, sys.float_info.max)
+
+    @property
+    def total_check_s(self) -> float:
+        """All time spent on checks and on the snapshots taken for them."""
+        return sum(self.check_s.values()) + self.snapshot_s

@@ -1,0 +1,120 @@
+"""What is kept of one trial: how far it came, what it reported, the best that was found in it."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
+
+from acetune.core.decision import Decision, Stratum
+from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.groups import Group, GroupId, Key
+from acetune.core.observation import Observation, TrialId
+
+State: TypeAlias = Literal["running", "finished", "stopped", "failed", "interrupted"]
+
+
+class Checkpoint(NamedTuple):
+    """A configuration at a step, with what was measured of it."""
+
+    trial: TrialId
+    attempt: int
+    step: int
+    loss: float
+    measured: Mapping[str, Estimate | FailedCheck]
+    violation: float
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far an attempt has come: all that is needed to say whether a check is due.
+
+    Small on purpose: workers keep one of their own, so that asking costs no message.
+    """
+
+    total_steps: int | None = None
+    interval: int | None = 1  # 1: every iteration; else once, at the end (T, or None if unknown)
+    last_step: int = 0
+    last_loss: float = math.inf
+    last_checked: bool = False  # the last reported step itself was checked
+    best_step: int = 0
+    best_loss: float = math.inf
+    checks: int = 0
+
+    def advance(self, step: int, loss: float, checked_step: int | None) -> None:
+        """Take a report into account."""
+        self.last_step, self.last_loss = step, loss
+        self.last_checked = checked_step == step
+        if loss < self.best_loss or self.best_step == 0:
+            self.best_step, self.best_loss = step, loss
+        if checked_step is not None:
+            self.checks += 1
+
+
+_STRATA: tuple[Stratum, ...] = ("valid", "invalid", "unchecked")
+
+
+class ReportLog:
+    """The reports of one attempt, a column a field: about 50 bytes a report."""
+
+    __slots__ = ("digest", "loss", "of", "rank", "step", "stratum")
+
+    def __init__(self) -> None:
+        self.step = array("q")
+        self.loss = array("d")
+        self.stratum = array("b")
+        self.digest = array("q")  # of what was measured, to know a repeated report by
+        self.rank = array("q")
+        self.of = array("q")
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def append(self, report: Observation, decision: Decision) -> None:
+        """Add a report with its decision."""
+        self.step.append(report.step)
+        self.loss.append(report.loss)
+        check = report.check
+        self.stratum.append(2 if check is None else 0 if check.valid else 1)
+        self.digest.append(0 if check is None else digest(check.measured))
+        self.rank.append(decision.rank or 0)
+        self.of.append(decision.of or 0)
+
+    def find(self, step: int) -> int | None:
+        """Index of the report at ``step``, or None."""
+        at = bisect_left(self.step, step)
+        return at if at < len(self.step) and self.step[at] == step else None
+
+    def stratum_at(self, index: int) -> Stratum:
+        """Stratum of the report at ``index``."""
+        return _STRATA[self.stratum[index]]
+
+
+def digest(measured: Mapping[str, Estimate | FailedCheck]) -> int:
+    """A number that is the same for the same measurements."""
+    return hash(tuple(m if isinstance(m, Estimate) else None for m in measured.values()))
+
+
+@dataclass(slots=True)
+class TrialRecord:
+    """One trial, its latest attempt."""
+
+    id: TrialId
+    attempt: int = 1
+    progress: Progress = field(default_factory=Progress)
+    cost_ratio: float | None = None
+    state: State = "running"
+    reason: str = ""
+    gated_at: int | None = None  # first step whose due check was skipped: it could not win
+    best_valid: Checkpoint | None = None
+    nearest: Checkpoint | None = None  # least violating checked checkpoint
+    log: ReportLog = field(default_factory=ReportLog)
+    filings: list[tuple[int, Group, Key]] = field(default_factory=list)  # step, where, by what
+    stop_decision: Decision | None = None
+
+    def filed_in(self, group_id: GroupId) -> bool:
+        """Whether a report of this attempt stands in the group."""
+        return any(group.id == group_id for _, group, _ in self.filings)
