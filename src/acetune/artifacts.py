@@ -27,7 +27,8 @@ def write_folder(target: Path, write: Callable[[Path], object]) -> None:
 def write_model(folder: Path, model: object) -> None:
     """Pickle a model into a folder; a path is copied instead."""
     if isinstance(model, os.PathLike):
-        copy_into(Path(model), folder / "files")
+        path = Path(model)
+        copy_into(path, folder / ("folder" if path.is_dir() else "file"))
         return
     with (folder / "model.pkl").open("wb") as file:
         cloudpickle.dump(model, file)
@@ -44,9 +45,9 @@ def copy_into(source: Path, folder: Path) -> None:
 
 def load_model(folder: Path) -> object:
     """What was kept of a checkpoint: the model, or the path of the files that were given."""
-    files = folder / "files"
-    if files.exists():
-        inside = list(files.iterdir())
-        return inside[0] if len(inside) == 1 else files
+    if (folder / "folder").exists():
+        return folder / "folder"
+    if (folder / "file").exists():
+        return next((folder / "file").iterdir())
     with (folder / "model.pkl").open("rb") as file:
         return pickle.load(file)

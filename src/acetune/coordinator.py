@@ -181,17 +181,19 @@ class Coordinator:
         """The trial was cut off by the end of the budget, or by the user."""
         self._end(trial, "interrupted", reason)
 
-    def fail_check(self, trial: StudyTrial, report: Report, error: str) -> None:
+    def fail_check(self, trial: StudyTrial, report: Report, error: str) -> Decision | None:
         """A check that had to be cut off: it counts as a failed one, and its trial has failed."""
         handle = self._running(trial)
+        decision = None
         if report.step > handle.record.progress.last_step:
-            self.report(trial, report)
+            decision = self.report(trial, report).decision
         elif report.measured is not None and report.checked_step is not None:
             handle.add_check(report.measured, report.check_cost_s, report.checked_step)
             self._write(trial, report, "end", None)
         if handle.state != "failed":  # whatever the policy made of the report
             handle.record.state = "running"
             self.fail(trial, error)
+        return decision
 
     def outcome(self, number: int) -> Outcome:
         """What the searcher is told of a trial."""
@@ -268,7 +270,7 @@ class Coordinator:
 
     # -- resuming --------------------------------------------------------------------------------
 
-    def load(self) -> list[int]:
+    def load(self, retries: int = 0) -> list[int]:
         """Replay the study file into the history; returns the trials that were under way."""
         attempts = self.store.rows("SELECT * FROM trials ORDER BY trial, attempt")
         plans = {(row["trial"], row["attempt"]): row for row in attempts}
@@ -294,7 +296,8 @@ class Coordinator:
                     handle.finish()  # notes what the gate skipped then, which is not in the file
                 handle.record.state, handle.record.reason = row["state"], row["reason"]
         for number, trial in self.trials.items():
-            if self._running(trial).state == "interrupted":
+            state = self._running(trial).state
+            if state == "interrupted" or (state == "failed" and trial.failures <= retries):
                 under_way.append(number)
         self.shelf.load()
         return under_way

@@ -128,6 +128,9 @@ class Store:
                 f"cannot write the study file {path}: {error.strerror}; give a path in a folder "
                 "you may write to, study='...'"
             ) from None
+        if path.exists():  # since the caller looked; nobody can make it now that we have the lock
+            _unlock(lock)
+            raise StudyFileError(f"{path} has just been made by another process; try again")
         try:
             # built under another name: a study file that exists is a whole one
             building = path.with_name(path.name + "-new")

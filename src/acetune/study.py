@@ -162,7 +162,7 @@ def tune(
     try:
         coordinator = Coordinator(store, stopper, keep_models)
         with store.understanding():
-            under_way = coordinator.load()
+            under_way = coordinator.load(retries)
         if seed is not None and coordinator.trials:
             # the same seed would begin with the suggestions of the first session again
             search = make_searcher(searcher, searched, points, seed + coordinator.next_number())

@@ -237,7 +237,6 @@ def test_a_path_as_model_is_copied(study: Path, what: str) -> None:
         }
 
 
-@pytest.mark.xfail(reason="artifacts.load_model gives the file instead of its folder")
 def test_a_folder_with_one_file_comes_back_as_a_folder(study: Path) -> None:
     result = tune(saves({"weights": "w"}, ""), study, constraints=[ANYTHING], policy=EVERY_STEP)
 

@@ -63,13 +63,14 @@ def interval_threshold(p: float, T: float) -> float:
     if p == 1 or T == 1:
         return math.inf
     log_q = math.log1p(-p)
+    # numerator and denominator are both divided by p, which may be so small that its square is 0
     if p * T < _SERIES_BELOW:
         # pT + (1-p)^T - 1 is the binomial series of (1-p)^T from its quadratic term on
         a, b, c = (T - 2) * p, (T - 3) * p, (T - 4) * p
-        numerator = T * (T - 1) / 2 * p * p * (1 - a / 3 * (1 - b / 4 * (1 - c / 5)))
+        numerator = T / 2 * p * (T - 1) * (1 - a / 3 * (1 - b / 4 * (1 - c / 5)))
     else:
-        numerator = p * T + math.expm1(T * log_q)
-    denominator = -(1 - p) * math.expm1((T - 1) * log_q)
+        numerator = T + math.expm1(T * log_q) / p
+    denominator = -(1 - p) * math.expm1((T - 1) * log_q) / p
     return numerator / denominator if denominator > 0 else math.inf
 
 

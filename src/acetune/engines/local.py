@@ -416,7 +416,9 @@ class LocalEngine:
                 report = Report(
                     asked.step, asked.value, asked.checked_step, failed, check_cost_s=costs
                 )
-                self._coordinator.fail_check(trial, report, error)
+                decision = self._coordinator.fail_check(trial, report, error)
+                if decision is not None:
+                    self._listeners.call("on_report", trial.number, report, decision)
                 self._count_failure(slot, trial, error)
             else:
                 self._lost(slot, error)
@@ -444,8 +446,9 @@ def pickle_work(work: m.Work) -> bytes:
 
 
 def default_threads(workers: int) -> int:
-    """An equal share of the cores this process may use."""
-    return max(1, available_cores() // workers)
+    """What OMP_NUM_THREADS says, or else an equal share of the cores this process may use."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return int(asked) if asked.isdigit() and int(asked) else max(1, available_cores() // workers)
 
 
 def available_cores() -> int:

@@ -113,7 +113,7 @@ class WorkerProcess:
 def _environment(base: Mapping[str, str], device: str | None, threads: int) -> dict[str, Any]:
     env = dict(base)
     for name in _THREAD_VARIABLES:
-        env.setdefault(name, str(threads))
+        env[name] = str(threads)
     if device is not None:
         env["CUDA_VISIBLE_DEVICES"] = device.removeprefix("cuda:")
     return env
