@@ -87,7 +87,7 @@ class PlainProgress(StudyCallback):
         status = self._status
         if status is None:
             return
-        best = None if status.best is None else status.best.loss
+        best = None if status.best is None else status.best.value
         if best != self._last_best or time.monotonic() - self._last_line > _LINE_EVERY_S:
             self._last_best = best
             self._last_line = time.monotonic()
@@ -135,12 +135,11 @@ def _strata(status: StudyStatus) -> str:
 def _best(status: StudyStatus) -> str:
     goals = status.goals
     if status.best is not None:
-        value = goals.objective.value(status.best.loss)
-        shown = _values(goals, status.best.measured)
+        shown = _values(goals, status.best.constraints)
         where = f"trial {status.best.trial} step {status.best.step}"
-        return f"{goals.objective.name} {value:.5g}{shown} ({where})"
-    if status.nearest is not None:
-        return f"none feasible yet; nearest miss{_values(goals, status.nearest.measured)}"
+        return f"{goals.objective.name} {status.best.value:.5g}{shown} ({where})"
+    if status.nearest_miss is not None:
+        return f"none feasible yet; nearest miss{_values(goals, status.nearest_miss.constraints)}"
     return "none feasible yet"
 
 

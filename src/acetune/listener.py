@@ -10,8 +10,8 @@ from acetune.coordinator import Coordinator
 from acetune.core.decision import Decision, Stratum
 from acetune.core.goals import Goals
 from acetune.core.history import count_by_state
-from acetune.core.record import Checkpoint
 from acetune.link import Report
+from acetune.stopper import CheckedCheckpoint
 
 
 class StudyStatus:
@@ -57,14 +57,14 @@ class StudyStatus:
         return self._coordinator.stopper.history.strata
 
     @property
-    def best(self) -> Checkpoint | None:
+    def best(self) -> CheckedCheckpoint | None:
         """The best feasible checkpoint so far."""
-        return self._coordinator.stopper.history.best
+        return self._coordinator.stopper.best
 
     @property
-    def nearest(self) -> Checkpoint | None:
+    def nearest_miss(self) -> CheckedCheckpoint | None:
         """The least violating checkpoint so far."""
-        return self._coordinator.stopper.history.nearest
+        return self._coordinator.stopper.nearest_miss
 
     @property
     def check_share(self) -> float:

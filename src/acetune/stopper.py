@@ -23,7 +23,7 @@ from acetune.core.goals import (
 )
 from acetune.core.history import History
 from acetune.core.observation import CheckResult, Observation, TrialId
-from acetune.core.record import Progress, State, TrialRecord, digest
+from acetune.core.record import Checkpoint, Progress, State, TrialRecord, digest
 from acetune.policies import ACE, Policy
 from acetune.policies.base import Due, check_due, finish_due
 
@@ -36,8 +36,8 @@ class RepeatedReportWarning(UserWarning):
     """A step was reported again with other values; the first report stands."""
 
 
-class Feasible(NamedTuple):
-    """A checkpoint that satisfies every constraint."""
+class CheckedCheckpoint(NamedTuple):
+    """A checkpoint and what was measured of it, in the user's own units."""
 
     trial: TrialId
     attempt: int
@@ -90,13 +90,22 @@ class Stopper:
         self.history = History(keep=confirm_top)
 
     @property
-    def best(self) -> Feasible | None:
+    def best(self) -> CheckedCheckpoint | None:
         """The best feasible checkpoint so far, in your own units, or None."""
-        found = self.history.best
+        return self._shown(self.history.best)
+
+    @property
+    def nearest_miss(self) -> CheckedCheckpoint | None:
+        """The least violating of the checkpoints that were found invalid, or None."""
+        return self._shown(self.history.nearest)
+
+    def _shown(self, found: Checkpoint | None) -> CheckedCheckpoint | None:
         if found is None:
             return None
         value = self.goals.objective.value(found.loss)
-        return Feasible(found.trial, found.attempt, found.step, value, dict(found.measured))
+        return CheckedCheckpoint(
+            found.trial, found.attempt, found.step, value, dict(found.measured)
+        )
 
     def start(
         self, trial: TrialId, total_steps: int | None = None, *, resumed_from: int = 0
