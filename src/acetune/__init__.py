@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from acetune.core import errors
 from acetune.core.errors import AcetuneError, TrialStopped
 from acetune.core.goals import Constraint, Estimate
 from acetune.policies import ACE, ASHA, NoStopping, Policy
@@ -38,6 +39,7 @@ __all__ = [
     "Trial",
     "TrialStopped",
     "choice",
+    "errors",
     "load",
     "lograndint",
     "loguniform",

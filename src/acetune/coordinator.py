@@ -142,7 +142,8 @@ class Coordinator:
             if checked or handle.state != "running":
                 self.shelf.prune(trial.number)
             self.shelf.settle_checkpoint(trial, report.step)
-        return Reply(decision, self.gate, self.shelf.keep_below, decision.stop)
+        ended = handle.state != "running"
+        return Reply(decision, self.gate, self.shelf.keep_below, decision.stop, ended)
 
     def finish(self, trial: StudyTrial, report: Report | None) -> None:
         """The trial ended by itself."""
@@ -191,7 +192,7 @@ class Coordinator:
             handle.add_check(report.measured, report.check_cost_s, report.checked_step)
             self._write(trial, report, "end", None)
         if handle.state != "failed":  # whatever the policy made of the report
-            handle.record.state = "running"
+            handle.restore("running", "")
             self.fail(trial, error)
         return decision
 
@@ -294,7 +295,7 @@ class Coordinator:
                 handle = self._running(trial)
                 if row["state"] == "finished":
                     handle.finish()  # notes what the gate skipped then, which is not in the file
-                handle.record.state, handle.record.reason = row["state"], row["reason"]
+                handle.restore(row["state"], row["reason"])
         for number, trial in self.trials.items():
             state = self._running(trial).state
             if state == "interrupted" or (state == "failed" and trial.failures <= retries):

@@ -53,6 +53,9 @@ class LiveProgress(StudyCallback):
         if self._live is not None:
             self._live.stop()
             self._live = None
+        if self._status is not None:
+            line = f"acetune: trials {_trials(self._status)}; best {_best(self._status)}"
+            self._console.print(line, markup=False, highlight=False)
 
     def _render(self) -> RenderableType:
         status = self._status

@@ -25,6 +25,7 @@ class Reply(NamedTuple):
     gate: float
     keep_below: float
     stop: bool  # by the policy, or because the study ends
+    ended: bool  # stopped, or finished with this report
 
 
 class Report(NamedTuple):
@@ -49,8 +50,8 @@ class Link(Protocol):
     def declare(self, total_steps: int) -> None:
         """The last step became known after the first report."""
 
-    def fresh_gate(self, step: int, value: float, checked_step: int) -> float:
-        """The gate as it is now: asked just before a check is paid for."""
+    def fresh_gate(self, report: Report) -> float:
+        """The gate as it is now: asked just before the check of ``report`` is paid for."""
 
     def checking(self, constraint: str | None) -> None:
         """A check with a timeout starts now; None: it has ended."""

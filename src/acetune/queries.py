@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,17 +20,19 @@ LATEST_ATTEMPTS = (
 _TRIALS_TEMPLATE = (
     """
 SELECT t.trial, t.attempt AS attempts, t.state, t.reason, t.total_steps, t.interval, t.cost_ratio,
-    max(r.step) AS last_step,
-    count(r.seq) FILTER (WHERE r.kind = 'step') AS reports,
-    count(r.seq) FILTER (WHERE r.checked_step IS NOT NULL) AS checks,
-    {best}(r.objective) AS best_objective,
+    max(r.step) FILTER (WHERE r.attempt = t.attempt) AS last_step,
+    count(r.seq) FILTER (WHERE r.kind = 'step' AND r.attempt = t.attempt) AS reports,
+    count(c.seq) FILTER (WHERE r.attempt = t.attempt) AS checks,
+    {best}(r.objective) FILTER (WHERE r.attempt = t.attempt) AS best_objective,
     {best}(r.checked_objective) FILTER (WHERE r.stratum = 'valid') AS best_valid_objective,
     min(r.violation) AS least_violation,
     sum(r.primary_cost_s) AS training_s,
     t.started, t.ended, t.params
 FROM ("""
     + LATEST_ATTEMPTS
-    + """) t LEFT JOIN reports r USING (trial) GROUP BY t.trial ORDER BY t.trial
+    + """) t LEFT JOIN reports r USING (trial)
+LEFT JOIN (SELECT DISTINCT seq FROM checks) c ON c.seq = r.seq
+GROUP BY t.trial ORDER BY t.trial
 """
 )
 TRIALS = {mode: _TRIALS_TEMPLATE.format(best=mode) for mode in ("min", "max")}
@@ -89,7 +91,12 @@ def _found(
 ) -> FoundCheckpoint:
     if measured is None:
         rows = store.rows("SELECT * FROM checks WHERE seq = ?", (row["seq"],))
-        measured = {r["constraint"]: Estimate(_nan(r["value"]), r["stderr"] or 0.0) for r in rows}
+        # a check that failed has no value, and is left out
+        measured = {
+            r["constraint"]: Estimate(r["value"], r["stderr"])
+            for r in rows
+            if r["value"] is not None
+        }
     return FoundCheckpoint(
         trial=row["trial"],
         attempt=row["attempt"],
@@ -102,20 +109,18 @@ def _found(
     )
 
 
-def _nan(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
 def unchecked_better(store: Store, goals: Goals, value: float | None) -> int:
     """Reported checkpoints that are better than ``value`` and were never checked."""
     better = (
         "1" if value is None else f"objective {'>' if goals.objective.mode == 'max' else '<'} ?"
     )
     rows = store.rows(
-        f"""SELECT count(*) AS n FROM reports r WHERE kind = 'step' AND objective IS NOT NULL
-        AND abs(objective) < 9e999 AND {better} AND NOT EXISTS (
-            SELECT 1 FROM reports c WHERE c.trial = r.trial AND c.attempt = r.attempt
-            AND c.checked_step = r.step)""",
+        f"""WITH checked AS (
+            SELECT DISTINCT trial, attempt, checked_step AS step FROM reports
+            WHERE checked_step IS NOT NULL)
+        SELECT count(*) AS n FROM reports r JOIN ({LATEST_ATTEMPTS}) USING (trial, attempt)
+        LEFT JOIN checked c USING (trial, attempt, step)
+        WHERE kind = 'step' AND abs(objective) < 9e999 AND {better} AND c.trial IS NULL""",
         () if value is None else (value,),
     )
     return int(rows[0]["n"])
@@ -165,17 +170,18 @@ def count_reasons(rows: list[dict[str, Any]]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
 
-def goals_to_json(goals: Goals) -> tuple[str, str]:
-    """Objective and constraints as the study file keeps them."""
+def goals_to_json(goals: Goals, on_config: Sequence[Constraint] = ()) -> tuple[str, str]:
+    """Objective and all constraints as the study file keeps them."""
     objective = {"name": goals.objective.name, "mode": goals.objective.mode}
     constraints = [
         {
             "name": c.name,
-            **({"upper": c.upper} if c.lower is None else {"lower": c.lower}),
-            "margin_se": c.margin_se,
-            "scale": c.scale,
+            "upper" if c.lower is None else "lower": float(c.limit),
+            "margin_se": float(c.margin_se),
+            "scale": None if c.scale is None else float(c.scale),
+            "on": c.on,
         }
-        for c in goals.constraints
+        for c in (*goals.constraints, *on_config)
     ]
     return json.dumps(objective), json.dumps(constraints)
 
@@ -184,5 +190,5 @@ def goals_from_json(objective: str, constraints: str) -> Goals:
     """The inverse of :func:`goals_to_json`; the checks themselves are not in the file."""
     return Goals(
         Objective(**json.loads(objective)),
-        tuple(Constraint(**fields) for fields in json.loads(constraints)),
+        tuple(Constraint(**c) for c in json.loads(constraints) if c["on"] == "model"),
     )

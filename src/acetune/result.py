@@ -14,7 +14,7 @@ from acetune import queries
 from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
 from acetune.found import FoundCheckpoint, Ledger
-from acetune.store import Store
+from acetune.store import INTERRUPTED, Store
 from acetune.summary import summary_text
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class StudyResult:
     strata: Mapping[str, int]  # reports by stratum
     reasons: Mapping[str, int]  # why trials were stopped or failed
     confirmation_uses: int
+    ended: str | None  # why the last session ended; None while it runs, or if it was killed
     info: Mapping[str, Any] = field(repr=False)  # the study row of the file
 
     @property
@@ -65,8 +66,17 @@ class StudyResult:
         return "none feasible" if self.best is None else "feasible"
 
     @property
+    def interrupted(self) -> bool:
+        """Whether the user ended the last session; the same call again goes on."""
+        return self.ended == INTERRUPTED
+
+    @property
     def trials(self) -> pandas.DataFrame:
-        """One row a trial (its latest attempt): parameters, how it ended, its best values."""
+        """One row a trial: parameters, how it ended, its best values.
+
+        Steps, reports and the best objective are those of its latest attempt; what was found
+        valid and what training cost are of all its attempts.
+        """
         import pandas
 
         with reading(self.study) as store:
@@ -126,6 +136,7 @@ def read_result(store: Store) -> StudyResult:
     settings = json.loads(info["settings"])
     valid = queries.best_of_each_trial(store, goals, "valid")
     uses = store.rows("SELECT * FROM confirmations ORDER BY use")
+    sessions = store.rows("SELECT ended FROM sessions ORDER BY session")
     valid = [queries.with_confirmation(found, uses) for found in valid]
     misses = queries.best_of_each_trial(store, goals, "invalid")
     candidates = valid[: max(settings["confirm_top"], settings["keep_models"])]
@@ -149,17 +160,14 @@ def read_result(store: Store) -> StudyResult:
         strata={row["stratum"]: row["n"] for row in strata},
         reasons=queries.count_reasons(reasons),
         confirmation_uses=len(uses),
+        ended=sessions[-1]["ended"] if sessions else None,
         info=info,
     )
 
 
 def _answer(candidates: list[FoundCheckpoint]) -> FoundCheckpoint | None:
-    """The best confirmed candidate; else the best that confirmation has not turned down."""
-    for wanted in ("confirmed", "unconfirmed", "failed"):
-        for found in candidates:
-            if found.status == wanted:
-                return found
-        if any(found.status == "failed" for found in candidates):
-            # confirmation was tried and failed: an unconfirmed runner-up is no better an answer
-            return candidates[0]
-    return None
+    """The best that was confirmed, or else the best, with what confirmation said of it."""
+    for found in candidates:
+        if found.status == "confirmed":
+            return found
+    return candidates[0] if candidates else None

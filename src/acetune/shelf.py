@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from typing import TypeAlias
 
 from acetune.stopper import Stopper
 from acetune.store import Store
 from acetune.study_trial import StudyTrial
 
 _OURS = re.compile(r"(model|resume)-\d{7,}(-partial)?")
+
+
+_ModelKey: TypeAlias = tuple[int, int, int]  # trial, attempt, step
 
 
 class Shelf:
@@ -23,8 +27,8 @@ class Shelf:
     def __init__(self, store: Store, stopper: Stopper, keep: int) -> None:
         self._store, self._stopper = store, stopper
         self._keep = max(keep, stopper.history.keep)
-        self._models: dict[tuple[int, int, int], str] = {}  # (trial, attempt, step) -> path
-        self._unsettled: set[tuple[int, int, int]] = set()  # written, their report on the way
+        self._models: dict[_ModelKey, str] = {}  # paths
+        self._unsettled: set[_ModelKey] = set()  # written, their report on the way
         self._arriving: dict[int, tuple[int, str, int]] = {}  # trial -> step, path, size
         self._doomed: list[str] = []
 
@@ -62,7 +66,9 @@ class Shelf:
     def forget_arriving(self, trial: int) -> None:
         """A checkpoint whose report never came, or that nobody will go on from, is of no use."""
         if trial in self._arriving:
-            self._doomed.append(self._arriving.pop(trial)[1])
+            path = self._arriving.pop(trial)[1]
+            if all(path != known for _, known in self._resumable(trial)):
+                self._doomed.append(path)
 
     def drop_resumable(self, trial: int) -> None:
         """The trial has ended for good: there is nothing to go on from."""
@@ -87,13 +93,10 @@ class Shelf:
 
     def waiting_for_check(self) -> list[tuple[float, int, int, Path]]:
         """Loss, trial, step and path of each model kept for a check after the run, best first."""
-        waiting = []
-        for (number, attempt, step), path in self._models.items():
-            record = self._stopper.history.trials[number]
-            index = record.log.find(step)
-            if attempt == record.attempt and index is not None and not record.progress.checks:
-                waiting.append((record.log.loss[index], number, step, self._store.files / path))
-        return sorted(waiting)
+        return sorted(
+            (loss, key[0], key[2], self._store.files / self._models[key])
+            for key, loss in self._losses_unchecked().items()
+        )
 
     def prune(self, reporting: int) -> None:
         """Keep the models of the best valid checkpoints and of running trials' best.
@@ -101,19 +104,44 @@ class Shelf:
         ``reporting`` is the trial whose report was just taken: what it wrote is settled now.
         """
         self._unsettled = {key for key in self._unsettled if key[0] != reporting}
-        if self._stopper.policy.checks_after_run or len(self._models) <= 1:
-            return
-        threshold = self.keep_below
-        for key, path in list(self._models.items()):
+        if not self._stopper.policy.checks_after_run and len(self._models) > 1:
+            self._keep_only(self._best_valid() | self._unsettled)
+
+    def prune_after_run(self) -> None:
+        """Keep the models of the best valid checkpoints, and unchecked ones that are better."""
+        limit = self.keep_below
+        unchecked = {key for key, loss in self._losses_unchecked().items() if loss < limit}
+        self._keep_only(self._best_valid() | unchecked)
+
+    def _best_valid(self) -> set[_ModelKey]:
+        """The best ``keep`` models of valid checkpoints, and those of running trials' best."""
+        found: list[tuple[float, _ModelKey]] = []
+        running = set()
+        for key in self._models:
             record = self._stopper.history.trials[key[0]]
             best = record.best_valid
             if best is not None and (best.attempt, best.step) == key[1:]:
-                if best.loss <= threshold or record.state == "running":
-                    continue
-            elif key in self._unsettled:
-                continue
-            del self._models[key]
-            self._delete(path)
+                found.append((best.loss, key))
+                if record.state == "running":
+                    running.add(key)
+        found.sort(key=lambda item: item[0])  # stable: of equal ones the earlier stays
+        return running | {key for _, key in found[: self._keep]}
+
+    def _losses_unchecked(self) -> dict[_ModelKey, float]:
+        """The losses of the models whose trials were never checked."""
+        found = {}
+        for key in self._models:
+            record = self._stopper.history.trials[key[0]]
+            index = record.log.find(key[2])
+            if key[1] == record.attempt and index is not None and not record.progress.checks:
+                found[key] = record.log.loss[index]
+        return found
+
+    def _keep_only(self, kept: set[_ModelKey]) -> None:
+        for key, path in list(self._models.items()):
+            if key not in kept:
+                del self._models[key]
+                self._delete(path)
 
     def _delete(self, path: str) -> None:
         self._store.drop_checkpoint(path)

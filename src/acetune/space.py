@@ -140,8 +140,14 @@ class Space:
         return list(self.dimensions)
 
     def complete(self, searched: Mapping[str, Any]) -> Params:
-        """A whole configuration from its searched part."""
-        return {**searched, **self.fixed}
+        """A whole configuration from its searched part, in plain Python values."""
+        if set(searched) != set(self.dimensions):
+            raise SpaceError(
+                f"a suggestion must have the dimensions {self.names}, got {sorted(searched)}"
+            )
+        # NumPy's numbers become Python's, which the study file can hold
+        plain = {k: v.item() if hasattr(v, "item") else v for k, v in searched.items()}
+        return {**plain, **self.fixed}
 
     def require_point(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """A point to try first, perhaps with dimensions left open; wrong ones are an error."""
@@ -158,7 +164,11 @@ class Space:
                 raise SpaceError(
                     f"point {dict(point)!r}: {name}={value!r} lies outside {self.dimensions[name]}"
                 )
-        return {name: value for name, value in point.items() if name in self.dimensions}
+        return {
+            name: value.item() if hasattr(value, "item") else value
+            for name, value in point.items()
+            if name in self.dimensions
+        }
 
     def describe(self) -> dict[str, Any]:
         """The space as plain data: what the study file keeps and compares."""
@@ -168,7 +178,9 @@ class Space:
                 described[name] = {"choice": list(dimension.options)}
             else:
                 kind = "float" if isinstance(dimension, Float) else "integer"
-                described[name] = {kind: [dimension.low, dimension.high], "log": dimension.log}
+                as_kind = float if kind == "float" else int
+                bounds = [as_kind(dimension.low), as_kind(dimension.high)]
+                described[name] = {kind: bounds, "log": dimension.log}
         return described
 
 

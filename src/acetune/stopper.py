@@ -159,6 +159,11 @@ class StopperTrial:
         """Tell the last step of a trial that started without one. The interval stays."""
         progress = self.record.progress
         total = require_total_steps(total_steps)
+        if total is not None and total < progress.last_step:
+            raise ReportError(
+                f"total_steps={total} is below step {progress.last_step}, which trial "
+                f"{self.record.id!r} has reported"
+            )
         if progress.total_steps is not None and progress.total_steps != total:
             raise ReportError(
                 f"trial {self.record.id!r} has total_steps={progress.total_steps}; "
@@ -225,8 +230,7 @@ class StopperTrial:
         stopper, record = self._stopper, self.record
         progress = record.progress
         loss = stopper.goals.objective.loss(as_number(value, "the objective"))
-        if not isinstance(step, int) or isinstance(step, bool) or step < 1:
-            raise ReportError(f"step must be a whole number >= 1, got {step!r}")
+        step = require_step(step)
         if step <= progress.last_step:
             return self._again(step, loss, constraints)
         if record.state != "running":
@@ -234,11 +238,7 @@ class StopperTrial:
         if progress.total_steps is not None and step > progress.total_steps:
             raise ReportError(f"step {step} lies beyond total_steps={progress.total_steps}")
 
-        if record is not stopper.history.trials[record.id]:
-            raise ReportError(
-                f"attempt {record.attempt} of trial {record.id!r} was replaced by another one; "
-                f"its step {step} comes too late"
-            )
+        self._require_latest()
         costs = None
         if constraint_cost_s is not None:
             costs = self._check_costs(constraint_cost_s)
@@ -280,6 +280,7 @@ class StopperTrial:
         """The trial ended by itself; with the check that :meth:`finish_due` asked for, if any."""
         if self.record.state != "running":
             return
+        self._require_latest()
         due = self._finish_due()
         if constraints is not None:
             step = checked_step or (due.step if due else self.record.progress.last_step)
@@ -304,6 +305,7 @@ class StopperTrial:
             )
         check = self._judge(constraints, step, self.record.log.loss[index], step, None)
         costs = None if constraint_cost_s is None else self._check_costs(constraint_cost_s)
+        snapshot_cost_s = require_cost(snapshot_cost_s, "snapshot_cost_s")
         history = self._stopper.history
         history.add_check(self.record, check)
         history.costs.add(None, costs, snapshot_cost_s)
@@ -320,7 +322,19 @@ class StopperTrial:
         if self.record.state == "running":
             self._end("interrupted", reason)
 
+    def restore(self, state: State, reason: str) -> None:
+        """Set how the trial ended: what a resumed study knows from its file."""
+        self._end(state, reason)
+
     # -- inside ----------------------------------------------------------------------------------
+
+    def _require_latest(self) -> None:
+        record = self.record
+        if record is not self._stopper.history.trials[record.id]:
+            raise ReportError(
+                f"attempt {record.attempt} of trial {record.id!r} was replaced by another one and "
+                "comes too late"
+            )
 
     def _end(self, state: State, reason: str) -> None:
         self.record.state, self.record.reason = state, reason
@@ -378,20 +392,30 @@ class StopperTrial:
         return CheckResult(checked_step, checked_loss, measured, valid, violation)
 
     def _check_costs(self, cost: float | Mapping[str, float]) -> dict[str, float]:
-        names = [constraint.name for constraint in self._stopper.goals.constraints]
-        if isinstance(cost, Mapping):
-            for name in cost:
-                if name not in names:
-                    raise ReportError(
-                        f"cost of unknown constraint {name!r}; this study has {names}"
-                    )
-            return {n: require_cost(c, f"cost of constraint {n!r}") for n, c in cost.items()}
-        total = require_cost(cost, "constraint_cost_s")
-        return dict.fromkeys(names, total / len(names)) if names else {}
+        return split_costs(self._stopper.goals, cost)
+
+
+def split_costs(goals: Goals, cost: float | Mapping[str, float]) -> dict[str, float]:
+    """The cost of a check by constraint; one number for all is shared out evenly."""
+    names = [constraint.name for constraint in goals.constraints]
+    if isinstance(cost, Mapping):
+        for name in cost:
+            if name not in names:
+                raise ReportError(f"cost of unknown constraint {name!r}; this study has {names}")
+        return {n: require_cost(c, f"cost of constraint {n!r}") for n, c in cost.items()}
+    total = require_cost(cost, "constraint_cost_s")
+    return dict.fromkeys(names, total / len(names)) if names else {}
 
 
 def _warn_repeated(message: str) -> None:
     warnings.warn(message, RepeatedReportWarning, stacklevel=4)
+
+
+def require_step(step: int) -> int:
+    """A step as a plain number from 1 on, else a :class:`ReportError` that names it."""
+    if isinstance(step, bool) or not hasattr(step, "__index__") or step < 1:
+        raise ReportError(f"step must be a whole number >= 1, got {step!r}")
+    return int(step)
 
 
 def require_total_steps(total_steps: int | None) -> int | None:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
 
 FORMAT = 1
+INTERRUPTED = "interrupted by the user"  # why a session ended
 _APPLICATION_ID = 0x41434554  # "ACET"
 
 _SCHEMA = """
@@ -35,7 +36,10 @@ CREATE TABLE study (                -- one row
     created     REAL NOT NULL
 );
 CREATE TABLE sessions (             -- one row a run of the driver
-    session INTEGER PRIMARY KEY, started REAL NOT NULL, seconds REAL NOT NULL DEFAULT 0, host TEXT
+    session INTEGER PRIMARY KEY, started REAL NOT NULL, host TEXT,
+    seconds REAL NOT NULL DEFAULT 0,    -- in all
+    search_s REAL NOT NULL DEFAULT 0,   -- without late checks and confirmation: the budget's share
+    ended TEXT                          -- why; NULL while it runs, or if it was killed
 );
 CREATE TABLE trials (
     trial INTEGER NOT NULL, attempt INTEGER NOT NULL, params TEXT NOT NULL,
@@ -67,7 +71,8 @@ CREATE TABLE checkpoints (          -- kept models, and what resumable trials go
 );
 CREATE TABLE confirmations (        -- every use of the confirmation data
     use INTEGER PRIMARY KEY, trial INTEGER NOT NULL, attempt INTEGER NOT NULL,
-    step INTEGER NOT NULL, status TEXT NOT NULL, -- confirmed failed
+    step INTEGER NOT NULL,
+    status TEXT NOT NULL,           -- confirmed failed; unconfirmed if confirm itself went wrong
     metrics TEXT NOT NULL,          -- JSON: name -> [value, stderr]
     error TEXT, time REAL NOT NULL
 );
@@ -146,6 +151,8 @@ class Store:
             )
             db.commit()
             db.close()
+            for leftover in ("-wal", "-shm", "-journal"):  # of a killed study that was deleted
+                path.with_name(path.name + leftover).unlink(missing_ok=True)
             building.rename(path)
         except (OSError, sqlite3.Error) as error:
             _unlock(lock)
@@ -213,9 +220,16 @@ class Store:
         )
         return int(cursor.lastrowid or 0)
 
-    def beat(self, session: int, seconds: float) -> None:
-        """How long the session has run so far."""
-        self._db.execute("UPDATE sessions SET seconds = ? WHERE session = ?", (seconds, session))
+    def beat(self, session: int, seconds: float, search_s: float) -> None:
+        """How long the session has run so far, in all and searching."""
+        self._db.execute(
+            "UPDATE sessions SET seconds = ?, search_s = ? WHERE session = ?",
+            (seconds, search_s, session),
+        )
+
+    def end_session(self, session: int, why: str) -> None:
+        """A run of the driver ends in good order."""
+        self._db.execute("UPDATE sessions SET ended = ? WHERE session = ?", (why, session))
 
     def add_trial(
         self, trial: int, attempt: int, params: Mapping[str, Any], started: float, resumed_from: int
@@ -364,6 +378,10 @@ class Store:
     def elapsed(self) -> float:
         """Seconds that all sessions have run."""
         return float(self._one("SELECT coalesce(sum(seconds), 0) FROM sessions")[0])
+
+    def searched(self) -> float:
+        """Seconds that all sessions have searched: what counts against the budget."""
+        return float(self._one("SELECT coalesce(sum(search_s), 0) FROM sessions")[0])
 
     def _one(self, sql: str) -> tuple[Any, ...]:
         found: tuple[Any, ...] = self._db.execute(sql).fetchone()

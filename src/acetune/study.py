@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from acetune.confirmation import check_after_run, confirm_best
 from acetune.coordinator import Coordinator
 from acetune.core.errors import GoalError, StudyChangedError
 from acetune.core.goals import (
@@ -28,6 +29,7 @@ from acetune.director import Director
 from acetune.display import make_progress
 from acetune.engines.local import LocalEngine
 from acetune.engines.messages import Work
+from acetune.engines.pool import pickle_work
 from acetune.listener import Listeners, StudyCallback, StudyStatus
 from acetune.options import make_policy, make_settings, require_options
 from acetune.policies import Policy
@@ -38,7 +40,6 @@ from acetune.space import Dimension, Scalar, Space
 from acetune.stopper import Stopper
 from acetune.store import Store
 from acetune.trial import Trial
-from acetune.verify import check_after_run, confirm_best
 
 
 class CodeChangedWarning(UserWarning):
@@ -157,7 +158,7 @@ def tune(
         policy=chosen,
         confirm_top=confirm_top,
     )
-    work = Work(train, goals, chosen, confirm)
+    code = pickle_work(Work(train, goals, chosen, confirm))
     store = _open_study(path, description)
     try:
         coordinator = Coordinator(store, stopper, keep_models)
@@ -170,7 +171,7 @@ def tune(
         director.remind(under_way)
         listeners = Listeners([*([make_progress()] if progress else []), *callbacks])
         engine = LocalEngine(
-            coordinator, director.suggest, director.tell, work, settings, listeners
+            coordinator, director.suggest, director.tell, code, settings, listeners
         )
         status = StudyStatus(coordinator, time_budget_s, max_trials, engine.elapsed)
         listeners.call("on_start", status)
@@ -180,7 +181,7 @@ def tune(
                 if chosen.checks_after_run and goals.constraints:
                     check_after_run(engine, coordinator, confirm_top, settings.workers)
                 if confirm is not None and not engine.interrupted:
-                    confirm_best(engine, coordinator, confirm_top)
+                    confirm_best(engine, coordinator, confirm_top, listeners)
         finally:
             engine.close()
             listeners.call("on_end")
@@ -195,7 +196,7 @@ def tune(
 def _study_path(study: str | Path | None) -> Path:
     if study is None:
         return Path(tempfile.mkdtemp(prefix="acetune-")) / "study.db"
-    path = Path(study)
+    path = Path(study).resolve()  # whatever the caller or a trial makes the current folder
     if path.is_dir():
         raise GoalError(
             f"study must be a file, and {str(path)!r} is a folder; give for example "
@@ -220,8 +221,8 @@ def _open_study(path: Path, description: Mapping[str, Any]) -> Store:
                 )
         if known["code_hash"] != description["code_hash"]:
             warnings.warn(
-                f"the training function has changed since {path} was begun; its earlier trials "
-                "are compared with the new ones all the same",
+                f"the training function or a check has changed since {path} was begun; its earlier "
+                "trials are compared with the new ones all the same",
                 CodeChangedWarning,
                 stacklevel=4,
             )
@@ -240,17 +241,15 @@ def _describe(
     space: Space,
     train: Callable[..., object],
 ) -> dict[str, Any]:
-    objective, constraints = goals_to_json(goals)
-    described: dict[str, Any] = {"space": space.describe()}
-    if on_config:
-        described["limits"] = [limit.describe() for limit in on_config]
+    objective, constraints = goals_to_json(goals, on_config)
+    checks = [c.check for c in (*goals.constraints, *on_config) if c.check is not None]
     return {
         "objective": objective,
         "constraints": constraints,
-        "policy": repr(policy),
-        "space": json.dumps(described),
+        "policy": json.dumps({"name": type(policy).__name__, **policy.options()}),
+        "space": json.dumps(space.describe()),
         "versions": json.dumps(_versions()),
-        "code_hash": _code_hash(train),
+        "code_hash": _code_hash(train, *checks),
         "created": time.time(),
     }
 
@@ -265,14 +264,17 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _code_hash(train: Callable[..., object]) -> str:
-    """A hash of the training function's source, or of its byte code where there is none."""
-    try:
-        text = inspect.getsource(train)
-    except (OSError, TypeError):
-        code = getattr(train, "__code__", None)
-        text = repr((code.co_code, code.co_names)) if code is not None else repr(type(train))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def _code_hash(*functions: Callable[..., object]) -> str:
+    """A hash of the functions' source, or of their byte code where there is none."""
+    found = hashlib.sha256()
+    for function in functions:
+        try:
+            text = inspect.getsource(function)
+        except (OSError, TypeError):
+            code = getattr(function, "__code__", None)
+            text = repr((code.co_code, code.co_names)) if code is not None else repr(type(function))
+        found.update(text.encode())
+    return found.hexdigest()[:16]
 
 
 def _source_file(train: Callable[..., object]) -> str | None:

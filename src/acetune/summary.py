@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acetune.core.goals import Estimate, Goals
@@ -30,7 +32,9 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         used = f"; the fresh data was used {uses} times" if uses > 1 else ""
         rows.append(("trust", trust(goals, best) + used))
         if best.checkpoint is not None:
-            rows.append(("model", str(best.checkpoint)))
+            rows.append(("model", shown(best.checkpoint)))
+    if result.ended is not None and result.interrupted:
+        rows.append(("ended", "interrupted by the user; the same call again goes on"))
     counts = ", ".join(f"{result.counts[s]} {s}" for s in STATES if result.counts.get(s))
     rows.append(("trials", f"{sum(result.counts.values())} ({counts})"))
     for reason, n in list(result.reasons.items())[:4]:
@@ -53,7 +57,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
                 f"{duration(ledger.invalid_s)} went into trials that were checked and never valid",
             )
         )
-    rows.append(("on disk", f"{size(ledger.disk_bytes)} of models, beside {result.study}"))
+    rows.append(("on disk", f"{size(ledger.disk_bytes)} of models, beside {shown(result.study)}"))
     return rows
 
 
@@ -78,7 +82,7 @@ def trust(goals: Goals, found: FoundCheckpoint) -> str:
     if confirmation is None:
         return "unconfirmed" + _distance(goals, found)
     if confirmation.error is not None:
-        return f"failed: {confirmation.error}"
+        return f"unconfirmed, because confirm went wrong: {confirmation.error}"
     parts = []
     for name, measured in confirmation.values.items():
         interval = confirmation.interval(name)
@@ -112,6 +116,13 @@ def _params(params: Mapping[str, Any]) -> str:
         f"{name}={value:.5g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in params.items()
     )
+
+
+def shown(path: Path) -> str:
+    """A path as people would type it: from the current folder, where it lies below it."""
+    with contextlib.suppress(ValueError):
+        return str(path.relative_to(Path.cwd()))
+    return str(path)
 
 
 def duration(seconds: float) -> str:

@@ -23,7 +23,7 @@ from acetune.core.goals import Goals, as_number
 from acetune.core.record import Progress
 from acetune.link import Link, Report
 from acetune.policies.base import Due, Policy, check_due, finish_due, passes_gate
-from acetune.stopper import require_cost, require_total_steps
+from acetune.stopper import require_cost, require_step, require_total_steps, split_costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,8 @@ class Trial:
     folder:
         A folder of the trial's own for whatever it writes.
     device, threads:
-        The device this worker was given (or None) and how many threads it should use.
+        The device this worker was given (or None) and how many threads it should use. A GPU is the
+        only one that the worker sees: use it as ``"cuda:0"`` or ``"cuda"``.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Trial:
         self._owner = os.getpid()
         self._begun = False
         self._stop = False
+        self._ended = False  # the engine has closed the trial: at its last step, or by stopping it
         self._reason = ""
         self._gate = self._keep_below = math.inf
         self._step: int | None = None  # the current one of steps(), None outside such a loop
@@ -153,7 +155,7 @@ class Trial:
             The step, where ``steps`` is not used; one more than the last by default.
         model:
             What checks are called with, and what is kept of a valid checkpoint: a model, scores, a
-            path.
+            ``pathlib.Path`` (whose file or folder is copied).
         constraints:
             Checks by constraint name, instead of or in place of ``Constraint(check=...)``.
         snapshot:
@@ -183,11 +185,11 @@ class Trial:
         self._model = model
         loss = self._goals.objective.loss(value)
         report = Report(step, value, primary_cost_s=primary, metrics=extra or None)
-        if step > self._progress.last_step:  # a step reported again is not checked again
+        if step > self._progress.last_step:  # a step reported again is not checked or saved again
             report = self._check_report(report, loss, checks, model, snapshot, constraint_cost_s)
-        if checkpoint is not None:
-            source = Path(checkpoint) if isinstance(checkpoint, str) else checkpoint
-            self._link.keep_checkpoint(step, source)
+            if checkpoint is not None:
+                source = Path(checkpoint) if isinstance(checkpoint, str) else checkpoint
+                self._link.keep_checkpoint(step, source)
         if primary_cost_s is None and constraint_cost_s is None:
             report = report._replace(snapshot_cost_s=self._snapshot_s)
         self._snapshot_s = 0.0  # costs that are given replace the clock's, this one too
@@ -195,6 +197,7 @@ class Trial:
         if step > self._progress.last_step:
             self._progress.advance(step, loss, report.checked_step)
         self._gate, self._keep_below = reply.gate, reply.keep_below
+        self._ended = reply.ended
         if reply.stop:
             self._stop, self._reason = True, reply.decision.reason
         # without steps() the next iteration begins here; with it, when the loop comes round
@@ -213,7 +216,7 @@ class Trial:
         progress = self._progress
         if self._policy.checks_after_run:
             self._keep_best()
-        if self._stop or progress.last_step == progress.total_steps:
+        if self._ended:
             return
         self._require_owner()
         due = None
@@ -223,8 +226,8 @@ class Trial:
         if due is None or not due.open:
             self._link.finish(None)
             return
-        value = self._goals.objective.value(due.loss)
-        gate = self._link.fresh_gate(progress.last_step, value, due.step)
+        value = self._goals.objective.value(progress.last_loss)
+        gate = self._link.fresh_gate(Report(progress.last_step, value, due.step))
         if not passes_gate(self._policy, due.loss, gate):
             self._link.finish(None)
             return
@@ -267,9 +270,7 @@ class Trial:
     def _next_step(self, step: int | None) -> int:
         if step is None:
             return self._progress.last_step + 1 if self._step is None else self._step
-        if isinstance(step, bool) or not hasattr(step, "__index__") or int(step) < 1:
-            raise ReportError(f"step must be a whole number >= 1, got {step!r}")
-        return int(step)
+        return require_step(step)
 
     def _require_checks(self, given: Mapping[str, Any] | None) -> dict[str, Callable[..., Any]]:
         names = [constraint.name for constraint in self._goals.constraints]
@@ -320,7 +321,7 @@ class Trial:
             self._snapshot_s += self._clock() - began
         if due is None or not due.open:
             return report
-        gate = self._link.fresh_gate(step, report.value, due.step)
+        gate = self._link.fresh_gate(report._replace(checked_step=due.step))
         self._gate = min(self._gate, gate)
         if not passes_gate(policy, due.loss, self._gate):
             return report
@@ -345,12 +346,7 @@ class Trial:
             copied = self._best is not None and self._best[1] is model
             self._keep(due.step, due.loss, model, None if copied else snapshot)
         if cost is not None:
-            names = list(costs)
-            costs = (
-                {name: require_cost(cost[name], f"cost of {name!r}") for name in names}
-                if isinstance(cost, Mapping)
-                else dict.fromkeys(names, require_cost(cost, "constraint_cost_s") / len(names))
-            )
+            costs = split_costs(self._goals, cost)
         return report._replace(checked_step=due.step, measured=measured, check_cost_s=costs)
 
     def _keep(

@@ -173,7 +173,7 @@ class Seconds:
     primary: list[float] = field(default_factory=list)
     check: dict[str, list[float]] = field(default_factory=dict)
     snapshot: list[float] = field(default_factory=list)
-    timed_checks: int = 0
+    iterations: int = 0
 
 
 class ReferenceStudy:
@@ -228,12 +228,12 @@ class ReferenceStudy:
         """Mean cost of one check over the mean primary cost of one iteration."""
         if not self.seconds.check or not self.seconds.primary:
             return None
-        primary = _mean(self.seconds.primary)
+        primary = Fraction(math.fsum(self.seconds.primary)) / self.seconds.iterations
         if primary == 0:
             return None
         check = sum(_mean(seconds) for seconds in self.seconds.check.values())
-        snapshots = Fraction(math.fsum(self.seconds.snapshot))
-        return (check + snapshots / self.seconds.timed_checks) / primary
+        snapshot = _mean(self.seconds.snapshot) if self.seconds.snapshot else 0
+        return (check + snapshot) / primary
 
     # -- starting --------------------------------------------------------------------------------
 
@@ -405,8 +405,9 @@ class ReferenceStudy:
         self._rank(report)
         if step == attempt.total:
             report.stop = False
+        before = max((r.step for r in self.own(trial)), default=0)
         self.reports.append(report)
-        self._spend(primary_s, check_s, snapshot_s)
+        self._spend(primary_s, check_s, snapshot_s, step - before)
         if report.stop:
             attempt.state = "stopped"
         elif step == attempt.total:
@@ -464,17 +465,19 @@ class ReferenceStudy:
         primary_s: float | None,
         check_s: float | Mapping[str, float] | None,
         snapshot_s: float,
+        iterations: int = 1,
     ) -> None:
         if primary_s is not None:
             self.seconds.primary.append(primary_s)
+            self.seconds.iterations += iterations
         if isinstance(check_s, (int, float)):
             share = check_s / len(self.limits) if self.limits else 0.0
             check_s = {limit.name: share for limit in self.limits}
         if check_s:
-            self.seconds.timed_checks += 1
             for name, seconds in check_s.items():
                 self.seconds.check.setdefault(name, []).append(seconds)
-        self.seconds.snapshot.append(snapshot_s)
+        if snapshot_s:
+            self.seconds.snapshot.append(snapshot_s)
 
     # -- ranking ---------------------------------------------------------------------------------
 

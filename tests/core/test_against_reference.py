@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from acetune.core.errors import ReportError
-from acetune.core.goals import Constraint, Estimate, FailedCheck, Measurement
+from acetune.core.goals import Constraint, Estimate, FailedCheck
 from acetune.core.outcome import outcome
 from acetune.core.record import Checkpoint
 from acetune.policies import ACE, ASHA, NoStopping, Policy
@@ -58,7 +58,7 @@ def examples(default: int) -> settings:
 class Checked(NamedTuple):
     """What a check gives, should one be due: all constraints measured, and its cost."""
 
-    measured: tuple[Measurement, ...]
+    measured: tuple[float | Estimate | FailedCheck, ...]
     cost: float | None
     cost_by_name: tuple[bool, ...] | None  # which constraints were timed; None: one number for all
     snapshot_cost: float
@@ -87,7 +87,7 @@ class Repeat(NamedTuple):
     slot: int
     back: int
     value: float | None  # None: the same again
-    measured: Literal["none", "same"] | tuple[Measurement, ...]
+    measured: Literal["none", "same"] | tuple[float | Estimate | FailedCheck, ...]
 
 
 class Retry(NamedTuple):
@@ -136,7 +136,7 @@ not_finite = st.sampled_from([math.nan, math.inf, -math.inf])
 losses = weighted((6, few), (3, st.floats(-2, 2)), (1, not_finite))
 numbers = weighted((3, few), (1, st.floats(-1, 2)))
 estimates = st.builds(Estimate, numbers, st.sampled_from([0.125, 0.125, 0.3, 0.0, math.nan, -1.0]))
-measurements: st.SearchStrategy[Measurement] = weighted(
+measurements: st.SearchStrategy[float | Estimate | FailedCheck] = weighted(
     (7, numbers), (3, estimates), (1, not_finite), (1, st.just(FailedCheck("it raised")))
 )
 all_measured = st.tuples(measurements, measurements, measurements)
@@ -221,7 +221,7 @@ def policy_of(rule: Rule) -> Policy:
     return kinds[type(rule)](**asdict(rule))
 
 
-def plain(measured: Measurement) -> Result:
+def plain(measured: float | Estimate | FailedCheck) -> Result:
     """A measurement as the reference writes it."""
     if isinstance(measured, FailedCheck):
         return None
@@ -360,7 +360,7 @@ class Pair:
         report = next((r for r in recorded if r.step == step), None)
         if value is None:
             value = 0.0 if report is None else self.in_units(report.loss)
-        measured: dict[str, Measurement] | None = None
+        measured: dict[str, float | Estimate | FailedCheck] | None = None
         if repeat.measured == "same":
             if report is not None and report.measured is not None:
                 measured = {name: again(result) for name, result in report.measured.items()}
@@ -449,7 +449,9 @@ class Pair:
     def in_units(self, loss: float) -> float:
         return -loss if self.study.mode == "max" else loss
 
-    def plain(self, measured: Mapping[str, Measurement] | None) -> dict[str, Result] | None:
+    def plain(
+        self, measured: Mapping[str, float | Estimate | FailedCheck] | None
+    ) -> dict[str, Result] | None:
         return None if measured is None else {name: plain(m) for name, m in measured.items()}
 
     def cost(self, checked: Checked) -> float | dict[str, float] | None:
@@ -459,7 +461,7 @@ class Pair:
         return {name: checked.cost * (index + 1) for index, (name, yes) in enumerate(chosen) if yes}
 
 
-def again(result: Result) -> Measurement:
+def again(result: Result) -> float | Estimate | FailedCheck:
     if result is None:
         return FailedCheck("another text")
     return Estimate(*result) if isinstance(result, tuple) else result

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acetune.core.cost import best_interval, expected_cost, expected_cost_sum, interval_threshold
-from acetune.core.costs import Costs
 from acetune.core.errors import GoalError
+from acetune.core.measured import Costs
 from acetune.policies import ACE
 
 EXACT = settings(max_examples=150, deadline=None, derandomize=True)

@@ -16,7 +16,7 @@ import pytest
 from acetune import policies
 from acetune.core.decision import Decision
 from acetune.core.errors import GoalError
-from acetune.core.goals import Constraint, Estimate, FailedCheck, Measurement
+from acetune.core.goals import Constraint, Estimate, FailedCheck
 from acetune.core.outcome import outcome
 from acetune.policies import POLICY_NAMES, parse_policy
 from acetune.stopper import Stopper, StopperTrial
@@ -42,7 +42,7 @@ class Told(NamedTuple):
     trial: str
     step: int
     value: float
-    constraints: dict[str, Measurement] | None
+    constraints: dict[str, float | Estimate | FailedCheck] | None
     checked_step: int | None
     costs: tuple[float, float | None]
     decision: Decision
@@ -56,7 +56,7 @@ def some_value(rng: random.Random) -> float:
     return rng.choice((rng.random(), rng.choice((0.25, 0.5, 0.75)), math.nan, math.inf))
 
 
-def some_measurement(rng: random.Random) -> Measurement:
+def some_measurement(rng: random.Random) -> float | Estimate | FailedCheck:
     value = rng.choice((0.0, 0.25, 0.5, 1.0))
     return rng.choice((value, Estimate(value, 0.1), math.nan, FailedCheck("raised")))
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from acetune.core.goals import Constraint
 from acetune.display import summary
+from acetune.policies import POLICY_NAMES
 from acetune.result import StudyResult
 from acetune.study import tune
 from acetune.tasks.credit import lightgbm, made_credit, read_credit
@@ -24,7 +25,9 @@ def demo(
         float, typer.Option(help="Standard errors to keep from the limit; 0 takes EOD as it is.")
     ] = 1.0,
     seconds: Annotated[float, typer.Option(help="Time budget.")] = 45.0,
-    policy: Annotated[str, typer.Option(help="When to check and whom to stop.")] = "ace",
+    policy: Annotated[
+        str, typer.Option(help=f"When to check and whom to stop: {', '.join(POLICY_NAMES)}.")
+    ] = "ace",
     workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
     study: Annotated[Path, typer.Option(help="The study file.")] = Path("demo.db"),
     seed: Annotated[int, typer.Option(help="Of the searcher.")] = 20,
@@ -43,7 +46,7 @@ def demo(
     )
     if study.exists():
         console.print(
-            f"{study} exists: going on with it; delete it to start anew.", highlight=False
+            f"{study} exists: going on with it; to start anew: rm -r {study}*", highlight=False
         )
     result = tune(
         task.train,
@@ -70,9 +73,13 @@ def next_steps(result: StudyResult, study: Path, limit: float) -> list[str]:
     """What to try next, given how it went."""
     lines = ["Next:"]
     if result.best is None:
-        lines.append("  nothing qualified: give it more time, --seconds 120, or a looser --limit")
+        lines.append(
+            "  nothing qualified: more time, --seconds 120, or a looser limit in a study of"
+        )
+        lines.append("  its own, --limit 0.3 --study loose.db")
     elif result.best.status == "failed":
-        lines.append("  the answer broke the limit on fresh data: keep a margin, --margin-se 1.6")
+        lines.append("  the answer broke the limit on fresh data: keep a wider margin,")
+        lines.append("  --margin-se 1.6 --study margin.db")
     if result.goals.constraints:
         looser = result.what_if(eod=round(limit * 1.2, 4))
         lines.append(f"  what a looser limit would give, without training: {looser}")

@@ -42,7 +42,8 @@ def explain(
             (trial, latest["attempt"]),
         )
     goals = goals_from_json(info["objective"], info["constraints"])
-    for line in _headline(latest, len(attempts), info["policy"]):
+    policy = json.loads(info["policy"])
+    for line in _headline(latest, len(attempts), policy if goals.constraints else {}):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     values: dict[int, str] = {}
     for check in checks:
@@ -66,18 +67,19 @@ def explain(
         table.add_row(*_cells(report, values) if report else ["..."] * 7)
     console.print(table)
     unchecked = any(report["stratum"] == "unchecked" for report in reports)
-    if latest["interval"] == 1 and "gate=True" in info["policy"] and unchecked:
+    if latest["interval"] == 1 and json.loads(info["policy"]).get("gate") and unchecked:
         text = "unchecked: the checkpoint could not beat the best feasible one known then"
         console.print(text, highlight=False)
 
 
-def _headline(row: dict[str, Any], attempts: int, policy: str) -> list[str]:
+def _headline(row: dict[str, Any], attempts: int, policy: dict[str, Any]) -> list[str]:
     params = json.loads(row["params"])
     lines = [
         f"trial {row['trial']} {row['state']}: {row['reason']}",
         "parameters: " + ", ".join(f"{name}={value}" for name, value in params.items()),
-        _interval(row, policy),
     ]
+    if policy and row["state"] != "rejected":
+        lines.append(_interval(row, policy))
     if attempts > 1:
         lines.insert(1, f"this is its attempt {attempts}; the earlier ones do not count any more")
     if row["traceback"]:
@@ -85,19 +87,23 @@ def _headline(row: dict[str, Any], attempts: int, policy: str) -> list[str]:
     return lines
 
 
-def _interval(row: dict[str, Any], policy: str) -> str:
+def _interval(row: dict[str, Any], policy: dict[str, Any]) -> str:
     """How often its constraint was due, and by what numbers, where the theorem chose."""
     total, interval, ratio = row["total_steps"], row["interval"], row["cost_ratio"]
-    length = "unknown" if total is None else total
-    text = f"constraint due {'at every step' if interval == 1 else 'once, at the end'}, T {length}"
-    if ratio is None or total is None:
-        return f"{text}; policy {policy}"
-    text += f"; a check cost {ratio:.3g} iterations when it started"
-    if policy.startswith("ACE(") and "interval='adaptive'" in policy:
-        share = float(policy.partition("truncation=")[2].partition(",")[0])
-        threshold = interval_threshold(share, total)
-        text += f", the theorem's threshold is {threshold:.3g}"
-    return f"{text}; policy {policy}"
+    if policy.get("constraints") == "after":
+        return "constraint: checked after the run only"
+    if policy["name"] == "ASHA":
+        return "constraint: due at every rung and at the last step"
+    last = "an unknown number of steps" if total is None else f"{total} steps"
+    when = "at every step" if interval == 1 else "once, at the end"
+    text = f"constraint: due {when} of {last}"
+    if ratio is None or total is None or policy.get("interval") != "adaptive":
+        return text
+    threshold = interval_threshold(policy["truncation"], total)
+    return (
+        f"{text}, because a check cost {ratio:.3g} times an iteration when the trial started and "
+        f"every step is cheaper below {threshold:.3g} (Theorem 1)"
+    )
 
 
 def _ends(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:

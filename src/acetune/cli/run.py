@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import importlib.util
+import inspect
 import json
 import sys
 from pathlib import Path
@@ -17,6 +19,7 @@ from acetune.core.errors import GoalError, StudyError
 from acetune.display import summary
 from acetune.result import StudyResult, reading
 from acetune.study import tune
+from acetune.summary import shown
 
 _Seconds = Annotated[float | None, typer.Option(help="Time budget in seconds, in all.")]
 _Trials = Annotated[int | None, typer.Option(help="Number of trials, in all.")]
@@ -57,7 +60,8 @@ def resume(
     if source is None:
         raise StudyError(
             f"{study} was started from Python, not by 'acetune run': make the same tune() call "
-            "again, or name a file that defines train and STUDY with --file"
+            "again, or name a file that defines train and STUDY with --file (a demo goes on with "
+            "'acetune demo --study FILE')"
         )
     train, options = load_file(source)
     for name, more in (("time_budget_s", add_time_s), ("max_trials", add_trials)):
@@ -102,10 +106,19 @@ def load_file(path: Path) -> tuple[Any, dict[str, Any]]:
         raise GoalError(f"STUDY in {path} must be a dict, got {module.STUDY!r}")
     with contextlib.suppress(AttributeError):  # not every callable takes attributes
         module.train.__acetune_source__ = str(path)  # 'acetune resume' loads it again
+    known = list(inspect.signature(tune).parameters)[1:]
+    for name in module.STUDY:
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; tune() has {', '.join(known)}"
+            raise GoalError(f"STUDY in {path} has an unknown key {name!r}{hint}")
     return module.train, dict(module.STUDY)
 
 
 def _finish(result: StudyResult) -> None:
     console = Console()
     console.print(summary(result))
-    console.print(f"look closer: acetune show {result.study}", highlight=False)
+    if result.interrupted:
+        console.print(f"interrupted; go on with: acetune resume {shown(result.study)}")
+        raise typer.Exit(130)
+    console.print(f"look closer: acetune show {shown(result.study)}", highlight=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +23,7 @@ def show(
     """Show the best feasible checkpoint of STUDY, where the time went, and the strata."""
     result = load(study)
     if as_json:
-        typer.echo(json.dumps(to_json(result), indent=2))
+        typer.echo(json.dumps(to_json(result), indent=2, allow_nan=False))
     else:
         Console().print(summary(result))
 
@@ -42,6 +43,7 @@ def to_json(result: StudyResult) -> dict[str, Any]:
         "reasons": dict(result.reasons),
         "ledger": {**asdict(result.ledger), "check_share": result.ledger.check_share},
         "confirmation_uses": result.confirmation_uses,
+        "ended": result.ended,
     }
 
 
@@ -59,7 +61,7 @@ def _checkpoint(found: FoundCheckpoint | None) -> dict[str, Any] | None:
         "params": dict(found.params),
         "value": found.value,
         "constraints": {name: [m.value, m.stderr] for name, m in found.constraints.items()},
-        "violation": found.violation,
+        "violation": found.violation if math.isfinite(found.violation) else None,
         "checkpoint": None if found.checkpoint is None else str(found.checkpoint),
         "status": found.status,
         "confirmed": confirmed,

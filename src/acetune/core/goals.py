@@ -33,9 +33,6 @@ class FailedCheck(NamedTuple):
     error: str
 
 
-Measurement: TypeAlias = float | Estimate | FailedCheck
-
-
 def as_number(value: object, what: str) -> float:
     """``value`` as a float, or a :class:`ReportError` that names it."""
     if type(value) is float:  # nearly always; the protocol check below costs microseconds
@@ -43,7 +40,7 @@ def as_number(value: object, what: str) -> float:
     if isinstance(value, SupportsFloat) and not isinstance(value, (str, bytes)):
         try:
             return float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             pass
     raise ReportError(f"{what} must be a number, got {value!r} of type {type(value).__name__}")
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
-from acetune.core.costs import Costs
 from acetune.core.decision import Action, Decision, Stratum
 from acetune.core.groups import Filing, Group, GroupId
+from acetune.core.measured import Costs
 from acetune.core.observation import CheckResult, Observation, TrialId
 from acetune.core.record import Checkpoint, Progress, ReportLog, TrialRecord
 
@@ -72,11 +72,6 @@ class History:
         found = self._valid_losses
         return float(found[k - 1]) if len(found) >= k else math.inf
 
-    def ranked(self) -> list[Checkpoint]:
-        """Each trial's best valid checkpoint, best first (the earlier trial on ties)."""
-        found = [t.best_valid for t in self.trials.values() if t.best_valid is not None]
-        return sorted(found, key=lambda checkpoint: checkpoint.loss)
-
     # -- appending -------------------------------------------------------------------------------
 
     def start(
@@ -124,6 +119,7 @@ class History:
     ) -> None:
         """Take a report and the decision made on it."""
         check = report.check
+        iterations = report.step - record.progress.last_step
         if check is None:
             self.strata["unchecked"] += 1
             record.progress.advance(report.step, report.loss, None)
@@ -139,7 +135,9 @@ class History:
             group.keys.add(filing.key)
             record.filings.append((report.step, group, filing.key))
         self.reports += 1
-        self.costs.add(report.primary_cost_s, report.check_cost_s, report.snapshot_cost_s)
+        self.costs.add(
+            report.primary_cost_s, report.check_cost_s, report.snapshot_cost_s, iterations
+        )
         if decision.action is Action.STOP:
             record.stop_decision = decision
 

@@ -93,9 +93,16 @@ class ReportLog:
         return _STRATA[self.stratum[index]]
 
 
+_NONE = (math.nan, math.nan)
+
+
 def digest(measured: Mapping[str, Estimate | FailedCheck]) -> int:
     """A number that is the same for the same measurements."""
-    return hash(tuple(m if isinstance(m, Estimate) else None for m in measured.values()))
+    numbers = array("d")
+    for found in measured.values():
+        # adding 0.0 makes -0.0 and 0.0 one number
+        numbers.extend((found.value + 0.0, found.stderr) if isinstance(found, Estimate) else _NONE)
+    return hash(numbers.tobytes())  # of the bytes: hash(-1.0) and hash(-2.0) are the same
 
 
 @dataclass(slots=True)

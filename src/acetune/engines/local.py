@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import cloudpickle
-
 from acetune.coordinator import Coordinator
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import ReportError, StudyError, TrainingCodeError
@@ -26,9 +24,9 @@ from acetune.engines import messages as m
 from acetune.engines.pool import Died, Pool, Slot
 from acetune.link import Reply, Report
 from acetune.listener import Listeners
+from acetune.store import INTERRUPTED
 from acetune.study_trial import StudyTrial
 
-_GRACE_S = 5.0  # for running trials when the study ends
 _TICK_S = 0.25
 
 
@@ -75,7 +73,7 @@ class LocalEngine:
     told:
         Called with the number of a trial that has ended for good.
     work:
-        The user's code.
+        The user's code, pickled.
     settings:
         Workers, budgets and limits.
     listeners:
@@ -87,16 +85,16 @@ class LocalEngine:
         coordinator: Coordinator,
         suggest: Callable[[], StudyTrial],
         told: Callable[[int], None],
-        work: m.Work,
+        work: bytes,
         settings: Settings,
         listeners: Listeners,
     ) -> None:
         self._coordinator, self._store = coordinator, coordinator.store
         self._suggest, self._told = suggest, told
         self._settings, self._listeners = settings, listeners
-        self._timeouts = {c.name: c.timeout_s for c in work.goals.constraints}
+        self._timeouts = {c.name: c.timeout_s for c in coordinator.goals.constraints}
         self._pool = Pool(
-            pickle_work(work),
+            work,
             self._store.files.resolve(),
             settings.workers,
             settings.threads,
@@ -107,8 +105,9 @@ class LocalEngine:
         self._interrupts = 0
         self._failures = 0  # one after another
         self._evaluation: _Evaluation | None = None
-        self._earlier_s = self._store.elapsed()
+        self._earlier_s = self._store.searched()
         self._began = time.monotonic()
+        self._search_ended: float | None = None
         self._session = 0
         self._last_beat = 0.0
         coordinator.stopper.on_repeat = lambda text: listeners.call("on_notice", text)
@@ -116,8 +115,12 @@ class LocalEngine:
     # -- the study -------------------------------------------------------------------------------
 
     def elapsed(self) -> float:
-        """Seconds this study has run, earlier sessions included."""
-        return self._earlier_s + time.monotonic() - self._began
+        """Seconds this study has searched, earlier sessions included."""
+        return self._earlier_s + self._search_s()
+
+    def _search_s(self) -> float:
+        end = time.monotonic() if self._search_ended is None else self._search_ended
+        return end - self._began
 
     @property
     def interrupted(self) -> bool:
@@ -133,6 +136,10 @@ class LocalEngine:
         with self._store.transaction():
             self._session = self._store.add_session(time.time(), socket.gethostname())
         self._loop(self._trials_left)
+        self._search_ended = self._search_ended or time.monotonic()
+        with self._store.transaction():
+            why = self._closing.reason if self._closing is not None else "all trials are done"
+            self._store.end_session(self._session, why)
 
     def evaluate(self, tasks: Sequence[m.Evaluate]) -> list[m.Evaluated | None]:
         """Evaluate kept models, in parallel; None stands for those cut off by the user."""
@@ -160,6 +167,8 @@ class LocalEngine:
 
         def interrupt(_signal: int, _frame: object) -> None:
             self._interrupts += 1
+            if self._interrupts > 2:  # the driver does not come round to looking: get it out
+                raise KeyboardInterrupt
 
         before = {}
         # in another thread the application has its own way to be interrupted
@@ -206,12 +215,13 @@ class LocalEngine:
             if self._interrupts:
                 text = "interrupted: ending cleanly, press Ctrl-C again to stop at once"
                 self._listeners.call("on_notice", text)
-                self._closing = _Closing("interrupted by the user", now)
+                self._closing = _Closing(INTERRUPTED, now)
             elif self._evaluation is None and budget is not None and self.elapsed() >= budget:
                 self._closing = _Closing("the time budget is spent", now)
             else:
                 return
-        if self._interrupts > 1 or now > self._closing.since + _GRACE_S:
+            self._search_ended = self._search_ended or now
+        if self._interrupts > 1 or now > self._closing.since + self._settings.stop_grace_s:
             for slot in self._pool.slots:
                 if slot.busy:
                     self._cut_off(slot, self._closing.reason)
@@ -292,7 +302,7 @@ class LocalEngine:
         if self._closing is not None and trial.running:
             self._coordinator.interrupt(trial, self._closing.reason)
             decision = Decision(Action.STOP, self._closing.reason, step=report.step)
-            reply = reply._replace(stop=True, decision=decision)
+            reply = reply._replace(stop=True, ended=True, decision=decision)
         if reply.stop:
             slot.told_to_stop = time.monotonic()
         return reply
@@ -413,9 +423,7 @@ class LocalEngine:
                 assert trial.handle is not None and timeout is not None
                 failed: dict[str, Any] = dict.fromkeys(self._timeouts, FailedCheck(error))
                 costs = {slot.checking: timeout}
-                report = Report(
-                    asked.step, asked.value, asked.checked_step, failed, check_cost_s=costs
-                )
+                report = asked.report._replace(measured=failed, check_cost_s=costs)
                 decision = self._coordinator.fail_check(trial, report, error)
                 if decision is not None:
                     self._listeners.call("on_report", trial.number, report, decision)
@@ -429,20 +437,7 @@ class LocalEngine:
         if self._session and (at_once or moment - self._last_beat > 1.0):
             self._last_beat = moment
             with self._store.transaction():
-                self._store.beat(self._session, moment - self._began)
-
-
-def pickle_work(work: m.Work) -> bytes:
-    """The user's code as bytes, or an error that says what stands in the way."""
-    try:
-        blob: bytes = cloudpickle.dumps(work)
-    except Exception as error:
-        raise TrainingCodeError(
-            f"the training function or a check cannot be sent to a worker process: {error}; create "
-            "locks, open files, connections and the like inside the function instead of using ones "
-            "from outside"
-        ) from error
-    return blob
+                self._store.beat(self._session, moment - self._began, self._search_s())
 
 
 def default_threads(workers: int) -> int:

@@ -13,7 +13,7 @@ from acetune.link import Report
 class Setup(NamedTuple):
     """Once a worker: the user's code and where it runs."""
 
-    blob: bytes  # cloudpickle of Work
+    code: str  # the file with the pickled Work
     sys_path: list[str]
     files: str
     device: str | None
@@ -71,9 +71,7 @@ class Declare(NamedTuple):
 class AskGate(NamedTuple):
     """* A check is due and may be worth it: what is the gate now?"""
 
-    step: int
-    value: float
-    checked_step: int
+    report: Report  # as far as it is known before the check
 
 
 class Checking(NamedTuple):

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from acetune.core.errors import StudyError
-from acetune.engines.messages import AskGate, Ready, Setup
+import cloudpickle
+
+from acetune.core.errors import StudyError, TrainingCodeError
+from acetune.engines.messages import AskGate, Ready, Setup, Work
 from acetune.engines.process import WorkerProcess
 from acetune.study_trial import StudyTrial
 
@@ -60,7 +62,7 @@ class Pool:
 
     Parameters
     ----------
-    blob:
+    code:
         The user's code, pickled.
     files:
         Folder for what the workers write.
@@ -69,9 +71,13 @@ class Pool:
     """
 
     def __init__(
-        self, blob: bytes, files: Path, workers: int, threads: int, devices: Sequence[str]
+        self, code: bytes, files: Path, workers: int, threads: int, devices: Sequence[str]
     ) -> None:
-        self._blob, self._files = blob, files
+        self._files = files
+        files.mkdir(parents=True, exist_ok=True)
+        # through a file: a large one would fill the pipe, and the driver wait for slow starters
+        self._code = files / "code.pkl"
+        self._code.write_bytes(code)
         self._threads, self._devices = threads, devices
         self.slots = [Slot(index) for index in range(workers)]
         self._selector = selectors.DefaultSelector()
@@ -84,10 +90,9 @@ class Pool:
 
     def start(self, slot: Slot) -> None:
         """Start a worker in an empty place. It says Ready when it can work."""
-        self._files.mkdir(parents=True, exist_ok=True)
         device = self._devices[slot.index % len(self._devices)] if self._devices else None
         path = [entry or str(Path.cwd()) for entry in sys.path]
-        setup = Setup(self._blob, path, str(self._files), device, self._threads)
+        setup = Setup(str(self._code), path, str(self._files), device, self._threads)
         slot.process = WorkerProcess(setup, self._log(slot))
         self._selector.register(slot.process.pipe, selectors.EVENT_READ, slot)
         if slot.process.exit_handle is not None:
@@ -165,3 +170,16 @@ class Pool:
 
     def _log(self, slot: Slot) -> Path:
         return self._files / f"worker-{slot.index}.log"
+
+
+def pickle_work(work: Work) -> bytes:
+    """The user's code as bytes, or an error that says what stands in the way."""
+    try:
+        blob: bytes = cloudpickle.dumps(work)
+    except Exception as error:
+        raise TrainingCodeError(
+            f"the training function or a check cannot be sent to a worker process: {error}; create "
+            "locks, open files, connections and the like inside the function instead of using ones "
+            "from outside"
+        ) from error
+    return blob

@@ -62,11 +62,6 @@ class WorkerProcess:
                 self.exit_handle = open_pidfd(self._process.pid)
         self.send(setup)
 
-    @property
-    def pid(self) -> int:
-        """Process id."""
-        return self._process.pid
-
     def send(self, message: object) -> bool:
         """Whether the message went out; a worker that has died is noticed elsewhere."""
         try:
@@ -115,5 +110,15 @@ def _environment(base: Mapping[str, str], device: str | None, threads: int) -> d
     for name in _THREAD_VARIABLES:
         env[name] = str(threads)
     if device is not None:
-        env["CUDA_VISIBLE_DEVICES"] = device.removeprefix("cuda:")
+        env["CUDA_VISIBLE_DEVICES"] = _visible(device.removeprefix("cuda:"), base)
     return env
+
+
+def _visible(device: str, base: Mapping[str, str]) -> str:
+    """A number counts among the devices that this process was given; a name is taken as it is."""
+    given = [
+        name.strip() for name in base.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()
+    ]
+    if given and device.isdigit() and int(device) < len(given):
+        return given[int(device)]
+    return device

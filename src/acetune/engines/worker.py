@@ -86,9 +86,9 @@ class PipeLink:
         """See Link."""
         self._ask(Declare(total_steps))
 
-    def fresh_gate(self, step: int, value: float, checked_step: int) -> float:
+    def fresh_gate(self, report: Report) -> float:
         """See Link."""
-        gate: float = self._ask(AskGate(step, value, checked_step))
+        gate: float = self._ask(AskGate(report))
         return gate
 
     def checking(self, constraint: str | None) -> None:
@@ -251,7 +251,7 @@ def main(descriptor: int, parent: int) -> None:
         setup: Setup = pipe.recv()
         sys.path[:] = setup.sys_path
         try:
-            work: Work = pickle.loads(setup.blob)
+            work: Work = pickle.loads(Path(setup.code).read_bytes())
         except Exception as error:
             pipe.send(Ready(f"{type(error).__name__}: {error}"))
             return

@@ -6,11 +6,11 @@ import math
 from typing import Literal
 
 from acetune.core.cost import best_interval
-from acetune.core.costs import Costs
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.history import History
+from acetune.core.measured import Costs
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
 from acetune.policies.base import Policy, best_step
@@ -64,7 +64,7 @@ class ACE(Policy):
             raise GoalError(f"stopping must be 'stratum' or 'first-violation', got {stopping!r}")
         if not isinstance(min_steps, int) or min_steps < 0:
             raise GoalError(f"min_steps must be a whole number >= 0, got {min_steps!r}")
-        self.truncation = truncation
+        self.truncation = float(truncation)
         self._interval = interval
         self.gate = bool(gate)
         self.stopping = stopping

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from acetune.core.costs import Costs
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing, Group
 from acetune.core.history import History
+from acetune.core.measured import Costs
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
 from acetune.policies.base import Policy, When, require_when

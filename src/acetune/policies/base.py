@@ -17,11 +17,11 @@ import math
 from abc import ABC, abstractmethod
 from typing import Literal, NamedTuple, TypeAlias
 
-from acetune.core.costs import Costs
 from acetune.core.decision import Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.history import History
+from acetune.core.measured import Costs
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from acetune.core.costs import Costs
 from acetune.core.decision import Action, Decision
 from acetune.core.groups import Filing
 from acetune.core.history import History
+from acetune.core.measured import Costs
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
 from acetune.policies.base import Policy, When, best_step, require_when

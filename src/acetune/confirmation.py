@@ -10,6 +10,7 @@ from acetune.core.goals import Constraint, Estimate, FailedCheck, as_measurement
 from acetune.engines.local import LocalEngine
 from acetune.engines.messages import Evaluate
 from acetune.found import FoundCheckpoint
+from acetune.listener import Listeners
 from acetune.result import read_result
 
 
@@ -31,11 +32,20 @@ def check_after_run(
                     failed = FailedCheck(result.error)
                     measured = {c.name: failed for c in coordinator.goals.constraints}
                 coordinator.check_after_run(trial, step, measured, result.costs)
+    with coordinator.store.transaction():
+        coordinator.shelf.prune_after_run()
+    coordinator.shelf.sweep()
 
 
-def confirm_best(engine: LocalEngine, coordinator: Coordinator, top: int) -> None:
+def confirm_best(
+    engine: LocalEngine, coordinator: Coordinator, top: int, listeners: Listeners
+) -> None:
     """Judge kept checkpoints on fresh data, best first, until one holds. Each use is recorded."""
-    for found in read_result(coordinator.store).candidates[:top]:
+    candidates = read_result(coordinator.store).candidates[:top]
+    if candidates and all(found.checkpoint is None for found in candidates):
+        text = "nothing can be confirmed: no model was kept; give it as report(..., model=...)"
+        listeners.call("on_notice", text)
+    for found in candidates:
         if found.status == "confirmed":
             return
         if found.status == "failed" or found.checkpoint is None:
@@ -74,7 +84,7 @@ def _confirm_one(engine: LocalEngine, coordinator: Coordinator, found: FoundChec
             found.trial,
             found.attempt,
             found.step,
-            "confirmed" if holds else "failed",
+            "unconfirmed" if error is not None else "confirmed" if holds else "failed",
             {name: (measured.value, measured.stderr) for name, measured in values.items()},
             error,
             time.time(),

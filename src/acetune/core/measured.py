@@ -16,22 +16,26 @@ class Costs:
     check_s: dict[str, float] = field(default_factory=dict)
     check_n: dict[str, int] = field(default_factory=dict)
     snapshot_s: float = 0.0
+    snapshot_n: int = 0
 
     def add(
         self,
         primary_s: float | None,
         check_s: Mapping[str, float] | None,
         snapshot_s: float,
+        iterations: int = 1,
     ) -> None:
-        """Count one report's costs."""
+        """Count the costs of one report, which covers so many iterations."""
         if primary_s is not None:
             self.primary_s += primary_s
-            self.primary_n += 1
+            self.primary_n += iterations
         if check_s:
             for name, seconds in check_s.items():
                 self.check_s[name] = self.check_s.get(name, 0.0) + seconds
                 self.check_n[name] = self.check_n.get(name, 0) + 1
-        self.snapshot_s += snapshot_s
+        if snapshot_s:
+            self.snapshot_s += snapshot_s
+            self.snapshot_n += 1
 
     @property
     def mean_primary_s(self) -> float:
@@ -40,15 +44,16 @@ class Costs:
 
     @property
     def mean_check_s(self) -> float | None:
-        """Cost of one check: the sum of each constraint's mean, with the snapshots taken for it.
+        """Cost of one check: the sum of each constraint's mean, and the mean of a snapshot for it.
 
+        One snapshot, however many a trial takes until its one check at the end: a trial that is
+        checked at every step takes none, and must not be judged by what the others cost.
         None while no check was timed.
         """
         if not self.check_n:
             return None
-        checks = max(self.check_n.values())
         means = sum(self.check_s[name] / n for name, n in self.check_n.items())
-        return means + self.snapshot_s / checks
+        return means + (self.snapshot_s / self.snapshot_n if self.snapshot_n else 0.0)
 
     @property
     def ratio(self) -> float | None:
