@@ -25,6 +25,7 @@ result = acetune.tune(
     objective="loss",
     mode="min",
     constraints=[acetune.Constraint("weight", upper=0.95, check=lambda m: m["weight"])],
+    policy="ace-beta1",  # checking a number costs nothing: check it at every step
     max_trials=20,
     retries=2,
     seed=0,

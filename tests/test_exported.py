@@ -27,6 +27,7 @@ NAMES = [
     "Trial",
     "TrialStopped",
     "choice",
+    "errors",
     "load",
     "lograndint",
     "loguniform",
@@ -44,7 +45,7 @@ def test_the_exported_names_are_exactly_the_intended_ones() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name_can_be_imported_and_says_what_it_is(name: str) -> None:
     found = getattr(acetune, name)
-    assert callable(found) and inspect.getdoc(found)
+    assert inspect.getdoc(found)
 
 
 def test_a_name_that_is_not_there() -> None:

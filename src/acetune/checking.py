@@ -61,19 +61,22 @@ def evaluate(
 
 def call_check(check: Callable[..., Any], name: str, model: object) -> Estimate | FailedCheck:
     """One check; whatever it raises makes it a failed one."""
-    if takes_model(check):
-        if isinstance(model, Missing):
-            raise ReportError(
-                f"the check of {name!r} takes a model, but none was reported; call "
-                "report(..., model=...)"
-            )
-        arguments = [model]
-    else:
-        arguments = []
+    arguments = [model] if require_model(check, name, model) else []
     try:
         return as_measurement(check(*arguments), f"constraint {name!r}")
     except Exception as error:
         return FailedCheck(f"{type(error).__name__}: {error}")
+
+
+def require_model(check: Callable[..., Any], name: str, model: object) -> bool:
+    """Whether the check takes a model; one that is missing then is an error."""
+    takes = takes_model(check)
+    if takes and isinstance(model, Missing):
+        raise ReportError(
+            f"the check of {name!r} takes a model, but none was reported; call "
+            "report(..., model=...)"
+        )
+    return takes
 
 
 def takes_model(check: Callable[..., Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -36,6 +36,8 @@ class LiveProgress(StudyCallback):
     def on_start(self, status: StudyStatus) -> None:
         """Begin to draw."""
         self._status = status
+        if status.trials:
+            self._console.print(_goes_on(status), markup=False, highlight=False)
         self._live = Live(self._render(), console=self._console, auto_refresh=False, transient=True)
         self._live.start()
 
@@ -61,11 +63,13 @@ class LiveProgress(StudyCallback):
         status = self._status
         assert status is not None  # set by on_start, before anything is drawn
         done, left = _progress(status)
+        bar = Table.grid(padding=(0, 2))
+        bar.add_row(ProgressBar(total=1.0, completed=done, width=30), left)
         grid = Table.grid(padding=(0, 2))
-        grid.add_row("time", Group(ProgressBar(total=1.0, completed=done, width=40)), left)
-        grid.add_row("trials", _trials(status), "")
-        grid.add_row("reports", _strata(status), "")
-        grid.add_row("best", _best(status), "")
+        grid.add_row("budget", bar)
+        grid.add_row("trials", _trials(status))
+        grid.add_row("reports", _strata(status))
+        grid.add_row("best", _best(status))
         return grid
 
 
@@ -83,7 +87,7 @@ class PlainProgress(StudyCallback):
         self._status = status
         self._last_line = time.monotonic()
         if status.trials:
-            self._line(f"goes on after {status.trials} trials and {status.elapsed_s:.0f} s")
+            self._line(_goes_on(status).removeprefix("acetune: "))
 
     def on_tick(self) -> None:
         """A line if there is a new best, or if it has been a while."""
@@ -107,6 +111,13 @@ class PlainProgress(StudyCallback):
 
     def _line(self, text: str) -> None:
         self._console.print(f"acetune: {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _goes_on(status: StudyStatus) -> str:
+    again = status.by_state.get("interrupted", 0)
+    more = f"; {again} interrupted trials are taken up again" if again else ""
+    spent = duration(status.elapsed_s)
+    return f"acetune: goes on after {status.trials} trials and {spent}{more}"
 
 
 def _progress(status: StudyStatus) -> tuple[float, str]:
@@ -159,7 +170,7 @@ def summary(result: StudyResult) -> RenderableType:
     """The result as a table, best first."""
     table = Table(title=f"study {result.study.name}", show_header=False, title_justify="left")
     table.add_column(style="bold", no_wrap=True)
-    table.add_column()
+    table.add_column(overflow="fold")
     for name, text in summary_rows(result):
         table.add_row(name, Text(text))
     return table

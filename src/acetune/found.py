@@ -60,8 +60,9 @@ class FoundCheckpoint:
         """The model that was kept: what ``report(model=...)``, or its snapshot, gave."""
         if self.checkpoint is None:
             raise ReportError(
-                f"no model was kept of trial {self.trial} step {self.step}; report it "
-                "with trial.report(..., model=...)"
+                f"no model was kept of trial {self.trial} step {self.step}: models are kept of the "
+                "best valid checkpoints, if reported with trial.report(..., model=...); train its "
+                "parameters again for so many steps"
             )
         return load_model(self.checkpoint)
 
@@ -77,6 +78,7 @@ class Ledger:
     wall_s: float
     reports: int
     checks: int
+    failed_checks: int
     disk_bytes: int
 
     @property

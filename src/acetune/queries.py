@@ -150,6 +150,7 @@ def read_ledger(store: Store) -> Ledger:
         wall_s=store.elapsed(),
         reports=int(number("SELECT count(*) FROM reports WHERE kind = 'step'")),
         checks=int(number("SELECT count(DISTINCT seq) FROM checks")),
+        failed_checks=int(number("SELECT count(DISTINCT seq) FROM checks WHERE value IS NULL")),
         disk_bytes=int(number("SELECT sum(bytes) FROM checkpoints")),
     )
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -40,7 +40,7 @@ class WhatIf:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StudyResult:
     """The outcome of a study. ``best`` is None when nothing qualified.
 
@@ -58,7 +58,7 @@ class StudyResult:
     reasons: Mapping[str, int]  # why trials were stopped or failed
     confirmation_uses: int
     ended: str | None  # why the last session ended; None while it runs, or if it was killed
-    info: Mapping[str, Any] = field(repr=False)  # the study row of the file
+    info: Mapping[str, Any]  # the study row of the file
 
     @property
     def outcome(self) -> Literal["feasible", "none feasible"]:
@@ -110,6 +110,8 @@ class StudyResult:
 
     def __str__(self) -> str:
         return summary_text(self)
+
+    __repr__ = __str__  # in a notebook the summary says more than the fields
 
 
 def load(study: str | Path) -> StudyResult:

@@ -49,15 +49,15 @@ CREATE TABLE trials (
     started REAL NOT NULL, ended REAL,
     PRIMARY KEY (trial, attempt)
 );
-CREATE TABLE reports (
+CREATE TABLE reports (              -- one row a (trial, attempt, step, kind): the one writer sees
+                                    -- to that; an index for it would cost a fifth of each report
     seq INTEGER PRIMARY KEY, trial INTEGER NOT NULL, attempt INTEGER NOT NULL,
     kind TEXT NOT NULL,             -- step: a report; end, after: a check at or after a trial's end
     step INTEGER NOT NULL, objective REAL, -- NULL where it was NaN
     checked_step INTEGER, checked_objective REAL, violation REAL,
     stratum TEXT NOT NULL, rank INTEGER, of INTEGER,
     decision TEXT NOT NULL,         -- continue stop finish
-    primary_cost_s REAL, snapshot_cost_s REAL NOT NULL DEFAULT 0, time REAL NOT NULL, metrics TEXT,
-    UNIQUE (trial, attempt, step, kind)
+    primary_cost_s REAL, snapshot_cost_s REAL NOT NULL DEFAULT 0, time REAL NOT NULL, metrics TEXT
 );
 CREATE TABLE checks (
     seq INTEGER NOT NULL, "constraint" TEXT NOT NULL, value REAL, stderr REAL, cost_s REAL,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import os
 import platform
 import tempfile
 import time
@@ -17,7 +18,7 @@ from typing import Any
 
 from acetune.confirmation import check_after_run, confirm_best
 from acetune.coordinator import Coordinator
-from acetune.core.errors import GoalError, StudyChangedError
+from acetune.core.errors import GoalError, StudyChangedError, StudyError
 from acetune.core.goals import (
     Constraint,
     Goals,
@@ -30,6 +31,7 @@ from acetune.display import make_progress
 from acetune.engines.local import LocalEngine
 from acetune.engines.messages import Work
 from acetune.engines.pool import pickle_work
+from acetune.engines.process import IN_WORKER
 from acetune.listener import Listeners, StudyCallback, StudyStatus
 from acetune.options import make_policy, make_settings, require_options
 from acetune.policies import Policy
@@ -94,7 +96,9 @@ def tune(
         Configurations to try first; left-out dimensions are sampled.
     confirm:
         Called with a kept model, returns objective and constraints on data that the search never
-        saw. The best ``confirm_top`` checkpoints are judged, best first, until one holds.
+        saw. The best ``confirm_top`` checkpoints are judged, best first, until one holds: its
+        values there, as they are, satisfy the limits (without ``margin_se``, which is the
+        search's caution; the interval is shown beside them).
     keep_models:
         Models of the best so many valid checkpoints stay on disk (at least ``confirm_top``).
     time_budget_s, max_trials:
@@ -116,6 +120,11 @@ def tune(
     progress, callbacks:
         Whether to show progress, and your own listeners.
     """
+    if IN_WORKER in os.environ:
+        raise StudyError(
+            "tune() was called in a worker process, probably because the worker imports the file "
+            "that calls it: put the call under  if __name__ == '__main__':"
+        )
     if isinstance(constraints, Constraint):
         raise GoalError(f"constraints must be a list, got {constraints!r}")
     on_model, on_config = split_constraints(constraints)
@@ -175,17 +184,20 @@ def tune(
         )
         status = StudyStatus(coordinator, time_budget_s, max_trials, engine.elapsed)
         listeners.call("on_start", status)
-        try:
-            with engine.signals():
+        if study is None:
+            text = f"no study= was given: the study is kept in {path}, and cannot be resumed"
+            listeners.call("on_notice", text)
+        with engine.signals():
+            try:
                 engine.run(under_way)
                 if chosen.checks_after_run and goals.constraints:
                     check_after_run(engine, coordinator, confirm_top, settings.workers)
                 if confirm is not None and not engine.interrupted:
                     confirm_best(engine, coordinator, confirm_top, listeners)
-        finally:
-            engine.close()
-            listeners.call("on_end")
-        return read_result(store)
+            finally:
+                engine.close()
+                listeners.call("on_end")
+            return read_result(store)
     finally:
         store.close()
 
@@ -215,9 +227,9 @@ def _open_study(path: Path, description: Mapping[str, Any]) -> Store:
         for what in ("objective", "constraints", "policy", "space"):
             if known[what] != description[what]:
                 raise StudyChangedError(
-                    f"the {what} of this call differs from the one in {path}: there "
-                    f"{known[what]}, here {description[what]}; use another study file, or the "
-                    "study's own settings"
+                    f"{path} was begun with another {what}: there {known[what]}, here "
+                    f"{description[what]}; use another study file, or delete this one: "
+                    f"rm -r {path}*"
                 )
         if known["code_hash"] != description["code_hash"]:
             warnings.warn(

@@ -21,12 +21,13 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     goals, ledger = result.goals, result.ledger
     rows: list[tuple[str, str]] = []
     if result.best is None:
-        rows.append(("best feasible", "none feasible: no checkpoint satisfied every constraint"))
+        rows.append(("best feasible", _nothing(result)))
         if result.nearest_miss is not None:
             rows.append(("nearest miss", describe_checkpoint(goals, result.nearest_miss)))
     else:
         best = result.best
-        rows.append(("best feasible", describe_checkpoint(goals, best)))
+        name = "best, failed" if best.status == "failed" else "best feasible"
+        rows.append((name, describe_checkpoint(goals, best)))
         rows.append(("parameters", _params(best.params)))
         uses = result.confirmation_uses
         used = f"; the fresh data was used {uses} times" if uses > 1 else ""
@@ -50,7 +51,10 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
             f"{ledger.checks} checks in {ledger.reports} reports)",
         )
     )
-    if goals.constraints:
+    if ledger.failed_checks:
+        text = f"{ledger.failed_checks} of {ledger.checks} gave no number (see acetune explain)"
+        rows.append(("failed checks", text))
+    if goals.constraints and ledger.invalid_s:
         rows.append(
             (
                 "never valid",
@@ -64,6 +68,14 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
 def summary_text(result: StudyResult) -> str:
     """The summary as plain text."""
     return "\n".join(f"{name:14s} {text}" for name, text in summary_rows(result))
+
+
+def _nothing(result: StudyResult) -> str:
+    checked, reports = result.ledger.checks, result.ledger.reports
+    text = f"none feasible: none of the {checked} checkpoints that were checked qualified"
+    if checked < reports:
+        text += f" ({reports} were reported; policy='ace-beta1' checks more of them)"
+    return text
 
 
 def describe_checkpoint(goals: Goals, found: FoundCheckpoint) -> str:
@@ -89,7 +101,14 @@ def trust(goals: Goals, found: FoundCheckpoint) -> str:
         between = "" if interval is None else f" (95 %: {interval[0]:.4g} to {interval[1]:.4g})"
         parts.append(f"{name} {measured.value:.5g}{between}")
     word = "confirmed" if confirmation.status == "confirmed" else "failed: breaks a limit"
-    return f"{word} on fresh data: {', '.join(parts)}"
+    near = [
+        constraint.name
+        for constraint in goals.constraints
+        if (interval := confirmation.interval(constraint.name)) is not None
+        and interval[0] <= constraint.limit <= interval[1]
+    ]
+    close = f"; the limit of {', '.join(near)} lies within its interval" if near else ""
+    return f"{word} on fresh data: {', '.join(parts)}{close}"
 
 
 def _distance(goals: Goals, found: FoundCheckpoint) -> str:

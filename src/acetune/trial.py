@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from acetune.checking import MISSING, Constant, Missing, evaluate, takes_model
+from acetune.checking import MISSING, Constant, Missing, evaluate, require_model, takes_model
 from acetune.core.decision import Decision
 from acetune.core.errors import ReportError, TrialStopped
 from acetune.core.goals import Goals, as_number
@@ -174,7 +174,7 @@ class Trial:
                 "trial.should_stop is true"
             )
         value, extra = self._objective(value, metrics)
-        checks = self._require_checks(constraints)
+        checks = self._require_checks(constraints, model)
         if not self._begun:
             self._begin(None)
         step = self._next_step(step)
@@ -272,7 +272,9 @@ class Trial:
             return self._progress.last_step + 1 if self._step is None else self._step
         return require_step(step)
 
-    def _require_checks(self, given: Mapping[str, Any] | None) -> dict[str, Callable[..., Any]]:
+    def _require_checks(
+        self, given: Mapping[str, Any] | None, model: object
+    ) -> dict[str, Callable[..., Any]]:
         names = [constraint.name for constraint in self._goals.constraints]
         for name, check in (given or {}).items():
             if name not in names:
@@ -285,6 +287,9 @@ class Trial:
                 f"constraint {missing[0]!r} has no check: give Constraint({missing[0]!r}, "
                 f"check=...), or report(constraints={{{missing[0]!r}: function}})"
             )
+        if isinstance(model, Missing) and not self._progress.last_step:
+            for name, check in self._checks.items():
+                require_model(check, name, model)  # now, and not when the first check is due
         return self._checks
 
     def _require_owner(self) -> None:

@@ -54,7 +54,7 @@ def test_run_show_explain_and_resume(folder: Path) -> None:
 
     shown = json.loads(acetune("show", "my-study.db", "--json", cwd=folder))
     assert shown["outcome"] == "feasible"
-    assert shown["best"]["constraints"]["size"][0] <= 0.5
+    assert shown["best"]["constraints"]["size"]["value"] <= 0.5
     assert shown["best"]["status"] == "unconfirmed"
     assert sum(shown["trials"].values()) == 10
     assert "best feasible" in acetune("show", "my-study.db", cwd=folder)

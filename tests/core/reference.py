@@ -405,9 +405,9 @@ class ReferenceStudy:
         self._rank(report)
         if step == attempt.total:
             report.stop = False
-        before = max((r.step for r in self.own(trial)), default=0)
         self.reports.append(report)
-        self._spend(primary_s, check_s, snapshot_s, step - before)
+        previous = before[-1].step if before else 0
+        self._spend(primary_s, check_s, snapshot_s, iterations=step - previous)
         if report.stop:
             attempt.state = "stopped"
         elif step == attempt.total:

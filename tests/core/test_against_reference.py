@@ -146,10 +146,14 @@ seldom = st.sampled_from([False, False, False, False, False, True])
 seconds = st.sampled_from([None, 0.0, 0.125, 1.0, 1.0, 3.0])
 
 
-def checked_by(snapshot_costs: bool) -> st.SearchStrategy[Checked]:
-    some = st.none() if snapshot_costs else st.none() | st.tuples(*[st.booleans()] * 3)
-    snapshots = st.sampled_from([0.0, 0.5]) if snapshot_costs else st.just(0.0)
-    return st.builds(Checked, all_measured, seconds, some, snapshots, seldom)
+checks_of_all = st.builds(
+    Checked,
+    all_measured,
+    seconds,
+    st.none() | st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    st.sampled_from([0.0, 0.0, 0.5, 2.0]),
+    seldom,
+)
 
 
 def events(checks: st.SearchStrategy[Checked]) -> st.SearchStrategy[Event]:
@@ -184,7 +188,7 @@ def limit(name: str) -> st.SearchStrategy[Limit]:
 def studies(
     draw: st.DrawFn, rules: st.SearchStrategy[Rule], lengths: tuple[int | None, ...]
 ) -> Study:
-    palette = draw(st.lists(checked_by(draw(st.booleans())), min_size=3, max_size=8))
+    palette = draw(st.lists(checks_of_all, min_size=3, max_size=8))
     event = events(st.sampled_from(palette))
     chunks = st.lists(st.lists(event, min_size=5, max_size=25), min_size=1, max_size=12)
     return Study(

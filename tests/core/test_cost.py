@@ -238,8 +238,18 @@ def test_the_cost_of_a_check_is_the_sum_of_each_constraints_mean() -> None:
     assert costs([1.0], [{"g": 1.0, "h": 2.0}, {"g": 3.0, "h": 4.0}, {"g": 5.0}]).ratio == 6.0
 
 
-def test_snapshots_count_as_check_cost() -> None:
-    assert costs([1.0], [{"g": 1.0}, {"g": 1.0}], snapshots=4.0).ratio == 3.0
+def test_a_snapshot_counts_as_check_cost_but_not_as_often_as_it_is_taken() -> None:
+    found = costs([1.0], [{"g": 1.0}, {"g": 1.0}], snapshots=4.0)
+    for _ in range(10):
+        found.add(None, None, 4.0)
+    assert found.ratio == 5.0
+    assert found.total_check_s == 46.0
+
+
+def test_a_report_that_covers_several_iterations_counts_as_so_many() -> None:
+    found = Costs()
+    found.add(10.0, {"g": 3.0}, 0.0, iterations=10)
+    assert found.ratio == 3.0
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ import pytest
 
 import acetune
 from acetune import Constraint, Trial
-from acetune.engines import local
 from engines.helpers import (
     Events,
     append_line,
@@ -174,15 +173,13 @@ def test_the_time_budget_ends_running_trials_and_is_a_total(study: Path) -> None
 
 
 def test_a_trial_that_ignores_the_end_of_the_budget_is_cut_off(
-    study: Path, monkeypatch: pytest.MonkeyPatch
+    study: Path,
 ) -> None:
-    monkeypatch.setattr(local, "_GRACE_S", 0.2)
-
     def train(trial: Trial) -> None:
         trial.report(1.0)
         time.sleep(600)
 
-    result = tune(train, study, max_trials=None, time_budget_s=0.7)
+    result = tune(train, study, max_trials=None, time_budget_s=0.7, stop_grace_s=0.2)
 
     assert result.counts == {"interrupted": 1}
 
@@ -222,9 +219,8 @@ def test_no_trial_is_left_behind_by_workers_that_end_together(study: Path) -> No
 
 
 def test_training_that_hangs_before_its_first_report_is_cut_off(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(local, "_GRACE_S", 0.2)
     began = tmp_path / "began"
 
     def train(trial: Trial) -> None:
@@ -234,7 +230,8 @@ def test_training_that_hangs_before_its_first_report_is_cut_off(
         short(trial)
 
     check = Constraint("g", upper=1, check=lambda model: 0)
-    first = tune(train, study, max_trials=1, time_budget_s=0.7, constraints=[check])
+    options = {"time_budget_s": 0.7, "stop_grace_s": 0.2}
+    first = tune(train, study, max_trials=1, constraints=[check], **options)
     assert first.counts == {"interrupted": 1} and first.best is None
     second = tune(train, study, max_trials=1, constraints=[check])
     assert [line[0] for line in read_lines(began)] == ["1", "2"]

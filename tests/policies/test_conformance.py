@@ -179,7 +179,7 @@ def test_asking_changes_nothing(name: str, seed: int) -> None:
     for told in stopper.history.trials.values():
         assert outcome(told, stopper.history) == outcome(told, stopper.history)
     assert stopper.best == stopper.best
-    stopper.history.ranked()
+    stopper.history.kth_best(1)
     assert pickle.dumps((stopper.history, stopper.policy)) == before
 
 
@@ -311,7 +311,7 @@ def test_an_objective_that_is_not_finite_is_never_the_best(
         policy=parse_policy(name),
     )
     stopper.start("broken", 1).observe(1, value, {"g": 0.0})
-    assert stopper.history.ranked() == []
+    assert stopper.history.kth_best(1) == math.inf
     stopper.start("fine", 1).observe(1, 0.5, {"g": 0.0})
     stopper.start("broken too", 1).observe(1, value, {"g": 0.0})
     assert stopper.best is not None

@@ -92,15 +92,20 @@ def raises(model: object) -> dict[str, Any]:
         (lambda model: 1.0, "TypeError"),
     ],
 )
-def test_a_confirmation_that_goes_wrong_is_a_use_that_failed(
+def test_a_confirmation_that_goes_wrong_is_a_use_and_no_verdict(
     study: Path, confirm: Callable[..., Any], error: str
 ) -> None:
     result = run(study, confirm, top=1)
 
-    assert uses(study) == [(2, "failed")]
+    assert uses(study) == [(2, "unconfirmed")]
     assert result.best is not None and result.best.confirmation is not None
+    assert result.best.status == "unconfirmed"
     assert error in (result.best.confirmation.error or "")
-    assert f"failed: {result.best.confirmation.error}" in str(result)
+    assert f"confirm went wrong: {result.best.confirmation.error}" in str(result)
+
+    again = run(study, lambda model: {"g": 1.0}, top=1)  # mended, and judged again
+    assert uses(study) == [(2, "unconfirmed"), (2, "confirmed")]
+    assert again.best is not None and again.best.status == "confirmed"
 
 
 def test_fresh_data_owes_nothing_to_the_margin_of_the_search(study: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from pathlib import Path
@@ -52,7 +53,7 @@ def test_the_best_is_a_checkpoint_and_not_a_trial(study: Path) -> None:
     miss = result.nearest_miss
     assert miss is not None
     assert (miss.trial, miss.step, miss.violation, miss.value) == (3, 2, 0.25, 2.0)
-    assert result.info["policy"] == repr(EVERY_STEP)
+    assert json.loads(result.info["policy"]) == {"name": "ACE", **EVERY_STEP.options()}
 
 
 def test_none_feasible_is_an_answer_with_the_nearest_miss(study: Path) -> None:

@@ -325,7 +325,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "constraints gone": {"constraints": []},
     "space": {"space": {"x": acetune.uniform(0, 1)}},
     "space more": {"space": {"x": acetune.uniform(-1000, 1000), "y": 3}},
-    "space limit": {
+    "constraints on the config": {
         "constraints": [CHECK, Constraint("c", upper=1, on="config", check=lambda params: 0)]
     },
     "policy": {"policy": ACE(truncation=0.5)},

@@ -613,7 +613,7 @@ def test_callbacks_see_how_the_study_stands(study: Path) -> None:
 
         def on_trial_end(self, trial: int, state: str, reason: str) -> None:
             status = self.status
-            best = status.best and status.best.loss
+            best = status.best and status.best.value
             seen.append((status.trials, dict(status.by_state), dict(status.strata), best))
             assert status.elapsed_s > 0 and status.goals.objective.name == "loss"
             assert status.check_share == pytest.approx(0.2)

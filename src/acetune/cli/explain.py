@@ -48,7 +48,11 @@ def explain(
     values: dict[int, str] = {}
     for check in checks:
         shown = check["error"] or f"{check['constraint']} {check['value']:.4g}"
+        if check["stderr"]:
+            shown += f" ± {check['stderr']:.2g}"
         values[check["seq"]] = ", ".join(filter(None, [values.get(check["seq"], ""), shown]))
+    for constraint in goals.constraints:
+        console.print(f"limit: {constraint.describe()}", highlight=False)
     table = Table(
         title=f"its reports ({goals.objective.name} is the objective)", title_justify="left"
     )
@@ -109,7 +113,11 @@ def _interval(row: dict[str, Any], policy: dict[str, Any]) -> str:
 def _ends(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if len(reports) <= _SHOWN:
         return reports
-    return [*reports[:2], {}, *reports[-(_SHOWN - 2) :]]
+    head, tail = reports[:2], reports[-(_SHOWN - 4) :]
+    valid = [r for r in reports if r["stratum"] == "valid"]
+    least = min(reports, key=lambda r: float("inf") if r["violation"] is None else r["violation"])
+    middle = [r for r in (valid[-1:] or [least]) if r not in head and r not in tail]
+    return [*head, {}, *middle, *([{}] if middle else []), *tail]
 
 
 def _cells(report: dict[str, Any], values: dict[int, str]) -> list[str]:

@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import json
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ import cloudpickle
 import typer
 from rich.console import Console
 
-from acetune.core.errors import GoalError, StudyError
+from acetune.core.errors import AcetuneError, GoalError, StudyError
 from acetune.display import summary
 from acetune.result import StudyResult, reading
 from acetune.study import tune
@@ -56,6 +57,9 @@ def resume(
     """Go on with STUDY where it was, perhaps with a larger budget."""
     with reading(study) as store:
         settings = json.loads(store.study()["settings"])
+        done = store.rows("SELECT count(DISTINCT trial) AS n FROM trials WHERE state != 'rejected'")
+    if settings["max_trials"] is not None:  # what was run already counts, however it was asked for
+        settings["max_trials"] = max(settings["max_trials"], done[0]["n"])
     source = file or (Path(settings["source"]) if settings["source"] else None)
     if source is None:
         raise StudyError(
@@ -93,7 +97,13 @@ def load_file(path: Path) -> tuple[Any, dict[str, Any]]:
         raise GoalError(f"{path} is not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except AcetuneError:
+        raise
+    except Exception as error:
+        where = traceback.format_exc(limit=-2).rstrip()
+        raise GoalError(f"{path} cannot be loaded ({type(error).__name__})\n{where}") from None
     # workers get the functions themselves: the file may have any name and lie anywhere
     cloudpickle.register_pickle_by_value(module)
     for name in ("train", "STUDY"):

@@ -53,14 +53,14 @@ def _checkpoint(found: FoundCheckpoint | None) -> dict[str, Any] | None:
     confirmed = None
     if found.confirmation is not None:
         values = found.confirmation.values
-        confirmed = {name: [value.value, value.stderr] for name, value in values.items()}
+        confirmed = {name: value._asdict() for name, value in values.items()}
     return {
         "trial": found.trial,
         "attempt": found.attempt,
         "step": found.step,
         "params": dict(found.params),
         "value": found.value,
-        "constraints": {name: [m.value, m.stderr] for name, m in found.constraints.items()},
+        "constraints": {name: m._asdict() for name, m in found.constraints.items()},
         "violation": found.violation if math.isfinite(found.violation) else None,
         "checkpoint": None if found.checkpoint is None else str(found.checkpoint),
         "status": found.status,

@@ -66,7 +66,8 @@ class MissingExtraError(AcetuneError, ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(
-            f"{package} is not installed. Install it with:  pip install 'acetune[{extra}]'"
+            f"{package} is not installed. Install it with:  pip install 'acetune[{extra}]'  "
+            f"(in the source folder:  pip install '.[{extra}]')"
         )
 
 

@@ -204,8 +204,9 @@ class Constraint:
         return replace(self, lower=limit)
 
     def describe(self) -> str:
-        """The constraint as people write it, ``eod <= 0.25``."""
-        return f"{self.name} {'<=' if self.lower is None else '>='} {self.limit:g}"
+        """The constraint as people write it, ``eod <= 0.25``, with its margin if it has one."""
+        margin = f" with a margin of {self.margin_se:g} s.e." if self.margin_se else ""
+        return f"{self.name} {'<=' if self.lower is None else '>='} {self.limit:g}{margin}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,7 @@ class LocalEngine:
         self._search_ended: float | None = None
         self._session = 0
         self._last_beat = 0.0
+        self._noticed: set[object] = set()
         coordinator.stopper.on_repeat = lambda text: listeners.call("on_notice", text)
 
     # -- the study -------------------------------------------------------------------------------
@@ -135,6 +136,12 @@ class LocalEngine:
         self._queue.extend(under_way)
         with self._store.transaction():
             self._session = self._store.add_session(time.time(), socket.gethostname())
+        spent = self._settings.time_budget_s is not None and (
+            self.elapsed() >= self._settings.time_budget_s
+        )
+        if spent or self._trials_left() == 0:
+            text = "nothing left to do: the budget is spent; raise time_budget_s or max_trials"
+            self._listeners.call("on_notice", text)
         self._loop(self._trials_left)
         self._search_ended = self._search_ended or time.monotonic()
         with self._store.transaction():
@@ -257,7 +264,7 @@ class LocalEngine:
                 assert timeout is not None  # workers announce only checks that have one
                 slot.check_deadline = slot.last_heard + timeout
         elif isinstance(message, m.Notice):
-            self._listeners.call("on_notice", message.text)
+            self._notice_once(message.text, message.text)
         elif isinstance(message, m.Evaluated):
             self._evaluated(slot, message)
         elif isinstance(message, Died):
@@ -299,6 +306,7 @@ class LocalEngine:
         reply = self._coordinator.report(trial, report)
         slot.check = None
         self._listeners.call("on_report", trial.number, report, reply.decision)
+        self._look_at_checks(trial, report)
         if self._closing is not None and trial.running:
             self._coordinator.interrupt(trial, self._closing.reason)
             decision = Decision(Action.STOP, self._closing.reason, step=report.step)
@@ -306,6 +314,28 @@ class LocalEngine:
         if reply.stop:
             slot.told_to_stop = time.monotonic()
         return reply
+
+    def _look_at_checks(self, trial: StudyTrial, report: Report) -> None:
+        """Say once what is wrong with the check of a constraint."""
+        for constraint in self._coordinator.goals.constraints if report.measured else ():
+            found = (report.measured or {})[constraint.name]
+            if isinstance(found, FailedCheck):
+                self._notice_once(
+                    ("failed", constraint.name),
+                    f"the check of {constraint.name!r} failed in trial {trial.number} at step "
+                    f"{report.step}: {found.error}; such a checkpoint counts as invalid",
+                )
+            elif constraint.margin_se and not found.stderr:
+                self._notice_once(
+                    ("margin", constraint.name),
+                    f"margin_se of {constraint.name!r} has no effect: its check gives no standard "
+                    "error; return acetune.Estimate(value, stderr)",
+                )
+
+    def _notice_once(self, what: object, text: str) -> None:
+        if what not in self._noticed:
+            self._noticed.add(what)
+            self._listeners.call("on_notice", text)
 
     # -- trials ----------------------------------------------------------------------------------
 

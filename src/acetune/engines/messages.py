@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+from acetune.core.decision import Action, Decision
 from acetune.core.record import Progress
-from acetune.link import Report
+from acetune.link import Reply, Report
 
 # -- from the driver ------------------------------------------------------------------------------
 
@@ -130,3 +133,31 @@ class Refused(NamedTuple):
     """Answer of the driver to a message that makes no sense: raised where the user can see it."""
 
     error: str
+
+
+# -- on the wire ----------------------------------------------------------------------------------
+# The two messages of every step travel as plain tuples: pickling their classes by name would cost
+# as much as committing the report.
+
+
+def send(pipe: Connection, message: object) -> None:
+    """Send a message."""
+    plain = message
+    if type(message) is Reported:
+        plain = ("report", *message.report)
+    elif type(message) is Reply:
+        decision, *rest = message
+        plain = ("reply", decision.stop, *decision[1:], *rest)
+    pipe.send_bytes(pickle.dumps(plain, pickle.HIGHEST_PROTOCOL))
+
+
+def receive(pipe: Connection) -> Any:
+    """The next message."""
+    message = pickle.loads(pipe.recv_bytes())
+    if type(message) is not tuple:
+        return message
+    kind, *fields = message
+    if kind == "report":
+        return Reported(Report(*fields))
+    action = Action.STOP if fields[0] else Action.CONTINUE
+    return Reply(Decision(action, *fields[1:7]), *fields[7:])

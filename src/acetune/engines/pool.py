@@ -13,7 +13,7 @@ from typing import NamedTuple
 import cloudpickle
 
 from acetune.core.errors import StudyError, TrainingCodeError
-from acetune.engines.messages import AskGate, Ready, Setup, Work
+from acetune.engines.messages import AskGate, Ready, Setup, Work, receive
 from acetune.engines.process import WorkerProcess
 from acetune.study_trial import StudyTrial
 
@@ -135,7 +135,7 @@ class Pool:
 
     def _receive(self, slot: Slot, process: WorkerProcess) -> list[tuple[Slot, object]]:
         try:
-            message = process.pipe.recv()
+            message = receive(process.pipe)
         except (EOFError, OSError):
             # the process is ending, or its code has closed the pipe: it is of no use any more
             return self._bury(slot, process)
@@ -148,7 +148,7 @@ class Pool:
         heard: list[tuple[Slot, object]] = []
         with contextlib.suppress(EOFError, OSError):
             while process.pipe.poll(0):
-                heard.append((slot, process.pipe.recv()))
+                heard.append((slot, receive(process.pipe)))
         was_ready = slot.ready
         self._forget(slot, process)
         process.kill()

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from acetune.engines.messages import Setup
+from acetune.engines.messages import Setup, send
 
 # the thread pools that numerical libraries start on their own
 _THREAD_VARIABLES = (
@@ -23,6 +23,7 @@ _THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
+IN_WORKER = "ACETUNE_WORKER"  # set in the environment of every worker
 _CODE = (
     "import sys; sys.path.insert(0, sys.argv[3]); "
     "from acetune.engines.worker import main; main(int(sys.argv[1]), int(sys.argv[2]))"
@@ -65,7 +66,7 @@ class WorkerProcess:
     def send(self, message: object) -> bool:
         """Whether the message went out; a worker that has died is noticed elsewhere."""
         try:
-            self.pipe.send(message)
+            send(self.pipe, message)
         except OSError:
             return False
         return True
@@ -106,7 +107,7 @@ class WorkerProcess:
 
 
 def _environment(base: Mapping[str, str], device: str | None, threads: int) -> dict[str, Any]:
-    env = dict(base)
+    env = {**base, IN_WORKER: "1"}
     for name in _THREAD_VARIABLES:
         env[name] = str(threads)
     if device is not None:

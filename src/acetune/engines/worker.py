@@ -41,6 +41,8 @@ from acetune.engines.messages import (
     Setup,
     Start,
     Work,
+    receive,
+    send,
 )
 from acetune.link import Plan, Reply, Report
 from acetune.trial import Trial, TrialContext, synchronised_clock
@@ -63,14 +65,14 @@ class PipeLink:
 
     def _send(self, message: object) -> None:
         try:
-            self._pipe.send(message)
+            send(self._pipe, message)
         except OSError:
             raise DriverGone from None
 
     def _ask(self, message: object) -> Any:
         self._send(message)
         try:
-            answer = self._pipe.recv()
+            answer = receive(self._pipe)
         except (EOFError, OSError):
             raise DriverGone from None
         if isinstance(answer, Refused):
@@ -153,13 +155,13 @@ class Worker:
         """Serve until the driver closes the pipe."""
         while True:
             try:
-                message = self._pipe.recv()
+                message = receive(self._pipe)
             except EOFError:
                 return
             if isinstance(message, Start):
                 self._train(message)
             elif isinstance(message, Evaluate):
-                self._pipe.send(self._evaluate(message))
+                send(self._pipe, self._evaluate(message))
 
     def _train(self, start: Start) -> None:
         folder = self._files / f"trial-{start.number:05d}" / f"attempt-{start.attempt}"
@@ -190,9 +192,9 @@ class Worker:
                 traceback.print_exc()
                 self._end_if_forked(error.code if isinstance(error, SystemExit) else 1)
                 text = f"{type(error).__name__}: {error}"
-                self._pipe.send(Failed(text, traceback.format_exc()))
+                send(self._pipe, Failed(text, traceback.format_exc()))
             else:
-                self._pipe.send(Done())
+                send(self._pipe, Done())
 
     def _end_if_forked(self, status: object) -> None:
         """A child that the training code has forked comes back here too: it is not the worker."""
@@ -210,7 +212,7 @@ class Worker:
             checks = {c.name: c.check for c in goals.constraints}
             pipe = self._pipe
             measured, costs = evaluate(
-                goals, checks, model, synchronised_clock, lambda name: pipe.send(Checking(name))
+                goals, checks, model, synchronised_clock, lambda name: send(pipe, Checking(name))
             )
             return Evaluated(measured, costs)
         except Exception as error:
@@ -248,14 +250,14 @@ def main(descriptor: int, parent: int) -> None:
     threading.Thread(target=_die_with_parent, args=(parent,), daemon=True).start()
     pipe = Connection(descriptor)
     try:
-        setup: Setup = pipe.recv()
+        setup: Setup = receive(pipe)
         sys.path[:] = setup.sys_path
         try:
             work: Work = pickle.loads(Path(setup.code).read_bytes())
         except Exception as error:
-            pipe.send(Ready(f"{type(error).__name__}: {error}"))
+            send(pipe, Ready(f"{type(error).__name__}: {error}"))
             return
-        pipe.send(Ready())
+        send(pipe, Ready())
         Worker(pipe, setup, work).run()
     except (EOFError, BrokenPipeError, ConnectionResetError, DriverGone):
         return  # nobody is left to work for

@@ -1,0 +1,94 @@
+"""What the benchmarks share: how a result is laid out, and the memory of a process."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+_RESULTS = Path(__file__).resolve().parent / "results"
+_BEGAN = time.monotonic()
+
+
+class Page:
+    """Text that is printed and, at the end, written to ``benchmarks/results/<name>.md``."""
+
+    def __init__(self, title: str, name: str, arguments: Sequence[str]) -> None:
+        self._name = name
+        self._lines: list[str] = []
+        command = " ".join(["python", f"benchmarks/{name}.py", *arguments])
+        self.add(f"# {title}", "", f"    {command}", "", versions(), "")
+
+    def add(self, *lines: str) -> None:
+        """Add lines."""
+        for line in lines:
+            print(line, flush=True)
+        self._lines += lines
+
+    def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Add a table; all columns but the first are numbers."""
+        widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+        lines = [_cells(head, widths), _cells(["-" * widths[0], *_rules(widths[1:])], widths)]
+        self.add(*lines, *(_cells(row, widths) for row in rows), "")
+
+    def target(self, text: str, reached: bool) -> None:
+        """Add a target and whether it was reached."""
+        self.add(f"- {'reached' if reached else 'not reached'}: {text}")
+
+    def write(self, folder: Path | None) -> None:
+        """Write the page; None for a run that is only a trial of the benchmark itself."""
+        if folder is None:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self._name}.md"
+        path.write_text("\n".join(self._lines).rstrip() + "\n")
+        say(f"written to {path}")
+
+
+def _rules(widths: Sequence[int]) -> list[str]:
+    return ["-" * (width - 1) + ":" for width in widths]
+
+
+def _cells(row: Sequence[str], widths: Sequence[int]) -> str:
+    first, *rest = zip(row, widths, strict=True)
+    cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
+    return f"| {' | '.join(cells)} |"
+
+
+def results_folder(given: Path | None, quick: bool) -> Path | None:
+    """Where the page goes; a quick run does not overwrite the committed one."""
+    return given or (None if quick else _RESULTS)
+
+
+def versions() -> str:
+    """One line on what was measured, and where."""
+    packages = [f"{name} {metadata.version(name)}" for name in ("acetune", "ray", "optuna")]
+    python = f"Python {platform.python_version()}"
+    return f"{', '.join([python, *packages])}; {platform.platform()}, {os.cpu_count()} CPUs"
+
+
+def say(text: str) -> None:
+    """A line of progress, on stderr."""
+    print(f"[{time.monotonic() - _BEGAN:6.0f} s] {text}", file=sys.stderr, flush=True)
+
+
+def rss_bytes() -> int:
+    """Memory of this process now."""
+    return _status_kib("VmRSS") * 1024
+
+
+def peak_rss_bytes() -> int:
+    """The most memory this process has had."""
+    return _status_kib("VmHWM") * 1024
+
+
+def _status_kib(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == field:
+            return int(value.split()[0])
+    raise OSError(f"/proc/self/status has no {field}")

@@ -1,0 +1,435 @@
+"""What an engine adds to each report and each trial, beside Ray Tune and Optuna.
+
+The training function does nothing but report. Its curve is the same for every trial, so that no
+policy stops one, and it falls for some steps and rises then, so that ACE's gate has something to
+do. What a report costs is timed inside the training function, from the return of the first report
+to the return of the last but one; what a trial costs follows from runs with few and many trials of
+two steps each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import itertools
+import logging
+import multiprocessing
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.common import Page, peak_rss_bytes, results_folder, rss_bytes, say
+
+import acetune
+from acetune.coordinator import Coordinator
+from acetune.link import Report
+from acetune.store import Store
+
+MEMORY_LIMIT_S = 360.0
+
+
+class Shape(NamedTuple):
+    """How large a run is."""
+
+    trials: int
+    steps: int
+
+    @property
+    def reports(self) -> int:
+        """In all."""
+        return self.trials * self.steps
+
+
+class Shapes(NamedTuple):
+    """The runs of a contender: many steps, and few or many trials of two steps."""
+
+    deep: Shape
+    few: Shape
+    many: Shape
+
+
+class Cost(NamedTuple):
+    """What a run is made of, in seconds."""
+
+    start: float
+    per_trial: float
+    per_report: float
+
+
+# Takes a shape and an empty folder. The training function leaves there, in a file a trial, how many
+# seconds it spent on all reports but the first and the last. Returns the seconds of the whole run.
+Run: TypeAlias = Callable[[Shape, Path], float]
+
+
+# -- acetune --------------------------------------------------------------------------------------
+
+
+def acetune_run(workers: int, constrained: bool = True) -> Run:
+    """``tune()`` with ACE and a study file: every report is committed before it is answered."""
+
+    def run(shape: Shape, folder: Path, *callbacks: acetune.StudyCallback) -> float:
+        steps = shape.steps  # what belongs to this module cannot be sent to a worker
+
+        def train(trial: acetune.Trial) -> None:
+            began = 0.0
+            for step in trial.steps(steps):
+                trial.report(loss=0.1 + abs(step - 20) / 10_000)
+                if step == 1:
+                    began = time.perf_counter()
+                elif step == steps - 1:
+                    seconds = time.perf_counter() - began
+                    (folder / f"{trial.number}.seconds").write_text(str(seconds))
+
+        limit = acetune.Constraint("violation", upper=0.5, check=lambda: 0.1)
+        began = time.perf_counter()
+        result = acetune.tune(
+            train,
+            {"x": acetune.uniform(0.0, 1.0)},
+            objective="loss",
+            mode="min",
+            constraints=[limit] if constrained else [],
+            searcher="random",
+            max_trials=shape.trials,
+            workers=workers,
+            study=folder / "study.db",
+            progress=False,
+            callbacks=callbacks,
+        )
+        seconds = time.perf_counter() - began
+        require(result.ledger.reports, shape)
+        return seconds
+
+    return run
+
+
+# -- Ray Tune -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def ray_started() -> Iterator[float]:
+    """A local Ray of two CPUs, silent and with all its files in a folder that goes away."""
+    os.environ["RAY_AUTH_MODE"] = "disabled"  # else it says so
+    os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    import ray
+
+    # a short path: it holds sockets
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        began = time.perf_counter()
+        ray.init(
+            num_cpus=2,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            _temp_dir=folder,
+        )
+        try:
+            yield time.perf_counter() - began
+        finally:
+            ray.shutdown()
+
+
+def ray_run(at_once: int, scheduler: str = "FIFOScheduler", files: bool = True) -> Run:
+    """``Tuner.fit()``; by default it writes results as JSON, CSV and for TensorBoard."""
+
+    def run(shape: Shape, folder: Path) -> float:
+        from ray import tune
+        from ray.tune import schedulers
+
+        steps = shape.steps
+
+        def train(config: dict[str, float]) -> None:
+            began = 0.0
+            for step in range(1, steps + 1):
+                tune.report({"loss": 0.1 + abs(step - 20) / 10_000})
+                if step == 1:
+                    began = time.perf_counter()
+                elif step == steps - 1:
+                    seconds = time.perf_counter() - began
+                    (folder / f"{config['x']}.seconds").write_text(str(seconds))
+
+        options = {} if scheduler == "FIFOScheduler" else {"max_t": shape.steps}
+        os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "0" if files else "1"
+        began = time.perf_counter()
+        tuner = tune.Tuner(
+            train,
+            param_space={"x": tune.uniform(0.0, 1.0)},
+            tune_config=tune.TuneConfig(
+                metric="loss",
+                mode="min",
+                num_samples=shape.trials,
+                max_concurrent_trials=at_once,
+                scheduler=getattr(schedulers, scheduler)(**options),
+            ),
+            run_config=tune.RunConfig(storage_path=str(folder), verbose=0),
+        )
+        results = tuner.fit()
+        seconds = time.perf_counter() - began
+        require(sum(result.metrics["training_iteration"] for result in results), shape)
+        return seconds
+
+    return run
+
+
+# -- Optuna ---------------------------------------------------------------------------------------
+
+
+def optuna_run(pruner: str, sqlite: bool) -> Run:
+    """``study.optimize()`` in this process: ``trial.report`` and ``should_prune``."""
+
+    def run(shape: Shape, folder: Path) -> float:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        count = itertools.count()
+
+        def train(trial: optuna.Trial) -> float:
+            trial.suggest_float("x", 0.0, 1.0)
+            began = 0.0
+            for step in range(1, shape.steps + 1):
+                trial.report(0.1 + abs(step - 20) / 10_000, step)
+                next(count)
+                if trial.should_prune():
+                    raise optuna.TrialPruned
+                if step == 1:
+                    began = time.perf_counter()
+                elif step == shape.steps - 1:
+                    seconds = time.perf_counter() - began
+                    (folder / f"{trial.number}.seconds").write_text(str(seconds))
+            return 0.1
+
+        began = time.perf_counter()
+        study = optuna.create_study(
+            storage=f"sqlite:///{folder / 'optuna.db'}" if sqlite else None,
+            sampler=optuna.samplers.RandomSampler(seed=0),
+            pruner=getattr(optuna.pruners, pruner)(),
+        )
+        study.optimize(train, n_trials=shape.trials)
+        seconds = time.perf_counter() - began
+        require(next(count), shape)
+        return seconds
+
+    return run
+
+
+def require(reports: int, shape: Shape) -> None:
+    """Refuse a run that took fewer reports than the others."""
+    if reports != shape.reports:
+        raise RuntimeError(f"{reports} reports were taken where {shape.reports} were made")
+
+
+# -- the contenders -------------------------------------------------------------------------------
+
+OURS_1, OURS_2 = "acetune, 1 worker", "acetune, 2 workers"
+RAY_1, RAY_2 = "Ray Tune FIFO, 1 at once", "Ray Tune FIFO, 2 at once"
+RAY_BARE = "Ray Tune FIFO, 2 at once, no result files"
+SQLITE = "Optuna on SQLite, NopPruner"
+
+_ACETUNE = Shapes(Shape(10, 1_000), Shape(10, 2), Shape(210, 2))
+_RAY = Shapes(Shape(2, 500), Shape(2, 2), Shape(6, 2))
+_SQLITE = Shapes(Shape(10, 60), Shape(10, 2), Shape(60, 2))
+_QUICK = Shapes(Shape(1, 20), Shape(1, 2), Shape(2, 2))
+
+CONTENDERS: dict[str, tuple[Run, Shapes]] = {
+    OURS_1: (acetune_run(1), _ACETUNE),
+    OURS_2: (acetune_run(2), _ACETUNE),
+    "acetune, 2 workers, no constraint": (acetune_run(2, constrained=False), _ACETUNE),
+    RAY_1: (ray_run(1), _RAY),
+    RAY_2: (ray_run(2), _RAY),
+    RAY_BARE: (ray_run(2, files=False), _RAY),
+    "Ray Tune ASHA, 2 at once": (ray_run(2, "ASHAScheduler"), _RAY),
+    SQLITE: (optuna_run("NopPruner", True), _SQLITE),
+    "Optuna on SQLite, MedianPruner": (optuna_run("MedianPruner", True), _SQLITE),
+    "Optuna in memory, NopPruner": (optuna_run("NopPruner", False), _ACETUNE),
+    "Optuna in memory, MedianPruner": (optuna_run("MedianPruner", False), _ACETUNE),
+}
+
+
+def measure(contenders: dict[str, tuple[Run, Shapes]], rounds: int) -> dict[str, list[Cost]]:
+    """All contenders in turn, round by round, after a run of each that only warms up."""
+    found: dict[str, list[Cost]] = {name: [] for name in contenders}
+    say("warming up")
+    for run, shapes in contenders.values():
+        timed(run, shapes.few)
+    for turn in range(rounds):
+        for name, (run, shapes) in contenders.items():
+            _, per_report = timed(run, shapes.deep)
+            few, many = timed(run, shapes.few)[0], timed(run, shapes.many)[0]
+            per_trial = (many - few) / (shapes.many.trials - shapes.few.trials)
+            start = few - shapes.few.trials * per_trial
+            found[name].append(Cost(start, per_trial, per_report))
+            say(f"round {turn + 1} of {rounds}: {name}, {per_report * 1e6:.0f} us a report")
+    return found
+
+
+def timed(run: Run, shape: Shape) -> tuple[float, float]:
+    """Seconds of a run in a folder of its own, and of a report (median over its trials)."""
+    gc.collect()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        seconds = run(shape, folder)
+        inside = [float(file.read_text()) for file in folder.glob("*.seconds")]
+    return seconds, statistics.median(inside) / (shape.steps - 2) if inside else 0.0
+
+
+# -- the driver's memory --------------------------------------------------------------------------
+
+
+class _Watch(acetune.StudyCallback):
+    """Looks at the driver's memory when the study begins and when it ends."""
+
+    def __init__(self) -> None:
+        self.before = self.after = 0
+
+    def on_start(self, status: Any) -> None:
+        """See StudyCallback."""
+        self.before = rss_bytes()
+
+    def on_end(self) -> None:
+        """See StudyCallback."""
+        self.after = rss_bytes()
+
+
+class DriverMemory(NamedTuple):
+    """Bytes."""
+
+    before: int
+    after: int
+    peak: int
+    seconds: float
+
+
+def memory_of_tune(shape: Shape) -> DriverMemory:
+    """Of a real study with two workers."""
+    watch = _Watch()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        run: Any = acetune_run(2)
+        seconds = run(shape, Path(folder), watch)
+    return DriverMemory(watch.before, watch.after, peak_rss_bytes(), seconds)
+
+
+def memory_of_coordinator(shape: Shape) -> DriverMemory:
+    """Of the coordinator with a study file, fed in this process: no workers."""
+    limit = acetune.Constraint("violation", upper=0.5)
+    stopper = acetune.Stopper(objective="loss", mode="min", constraints=[limit])
+    description: dict[str, Any] = {"objective": "", "constraints": "", "policy": "", "space": ""}
+    description |= {"settings": "", "versions": "", "code_hash": "", "created": 0.0}
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store.create(Path(folder) / "study.db", description)
+        coordinator = Coordinator(store, stopper)
+        before, began = rss_bytes(), time.perf_counter()
+        for _ in range(shape.trials):
+            with store.transaction():
+                trial = coordinator.add_trial({"x": 0.5})
+                coordinator.begin(trial, shape.steps, 0.0)
+            for step in range(1, shape.steps + 1):
+                with store.transaction():
+                    value = 0.1 + abs(step - 20) / 10_000
+                    coordinator.report(trial, Report(step, value, primary_cost_s=0.001))
+        seconds = time.perf_counter() - began
+        after = rss_bytes()
+        store.close()
+    return DriverMemory(before, after, peak_rss_bytes(), seconds)
+
+
+# -- the benchmark --------------------------------------------------------------------------------
+
+
+def median(costs: list[Cost], field: str) -> float:
+    """Median over the rounds."""
+    values: list[float] = [getattr(cost, field) for cost in costs]
+    return statistics.median(values)
+
+
+def ratio(a: list[Cost], b: list[Cost]) -> float:
+    """Median over the rounds of how many times dearer a report is with ``a`` than with ``b``."""
+    return statistics.median(x.per_report / y.per_report for x, y in zip(a, b, strict=True))
+
+
+def add_targets(page: Page, found: dict[str, list[Cost]]) -> None:
+    """What was aimed at, with the same number of trials at once on both sides."""
+    times = ratio(found[RAY_BARE], found[OURS_2])
+    page.add(
+        f"With Ray's result files turned off nothing of a report is on disk; a report of {OURS_2}",
+        f"is {times:.1f} times cheaper than that.",
+        "",
+    )
+    for mine, theirs in ((OURS_1, RAY_1), (OURS_2, RAY_2)):
+        times = ratio(found[theirs], found[mine])
+        text = f"{mine}: a report at least 10 times cheaper than {theirs} ({times:.1f} times)"
+        page.target(text, times >= 10)
+    for mine in (OURS_1, OURS_2):
+        times = ratio(found[mine], found[SQLITE])
+        page.target(f"{mine}: a report no dearer than {SQLITE} ({times:.2f} times)", times <= 1)
+
+
+def main() -> None:
+    """Run, print and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small runs, one round")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--results", type=Path, help="folder for the page")
+    options = parser.parse_args()
+    rounds, contenders = options.rounds, CONTENDERS
+    if options.quick:
+        rounds = 1
+        contenders = {name: (CONTENDERS[name][0], _QUICK) for name in (OURS_2, RAY_2, SQLITE)}
+
+    page = Page("What an engine adds to training", "engine_overhead", sys.argv[1:])
+    with ray_started() as ray_start_s:
+        found = measure(contenders, rounds)
+    ours = found[OURS_2]
+    shape = Shape(50 if options.quick else 5_000, 200)
+    expected = shape.reports * median(ours, "per_report") / 2  # two at once
+    real = expected < MEMORY_LIMIT_S
+    how = "of a study with two workers" if real else "of the coordinator, fed without workers"
+    say(f"memory {how}: {shape.reports:,} reports")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        memory = pool.apply(memory_of_tune if real else memory_of_coordinator, (shape,))
+
+    page.add(
+        "Wall-clock time; medians of "
+        f"{rounds} rounds in which the contenders take turns. `report us`: how long a call",
+        "of report keeps the training function waiting (median over trials). `trial ms`: what one "
+        "more trial of",
+        "two steps adds to a run. `start s`: the rest of a run. acetune: `tune()` with ACE, a "
+        "study file on disk",
+        "and one constraint (but where noted), random search. Ray Tune: a local Ray with two CPUs; "
+        "starting it took",
+        f"{ray_start_s:.1f} s, not in the table. Optuna: one process, its trials not isolated from "
+        "each other. The last",
+        f"columns compare a report with `{RAY_2}` and `{SQLITE}`.",
+        "",
+    )
+    rows = []
+    for name, costs in found.items():
+        start, per_trial = median(costs, "start"), median(costs, "per_trial")
+        row = [name, f"{start:.2f}", f"{per_trial * 1e3:.1f}"]
+        row.append(f"{median(costs, 'per_report') * 1e6:.0f}")
+        row += [f"{ratio(costs, found[other]):.3f}" for other in (RAY_2, SQLITE)]
+        rows.append(row)
+    head = ["", "start s", "trial ms", "report us", "to Ray's", "to SQLite's"]
+    page.table(head, rows)
+    grown = memory.after - memory.before
+    page.add(
+        f"Memory {how}, {shape.trials:,} trials of {shape.steps} steps, {shape.reports:,} reports "
+        f"in {memory.seconds:.0f} s:",
+        f"{memory.before / 1e6:.0f} MB before, {memory.after / 1e6:.0f} MB after, "
+        f"{memory.peak / 1e6:.0f} MB at the peak; {grown / shape.reports:.0f} bytes a report.",
+        "",
+    )
+    if not options.quick:
+        add_targets(page, found)
+    page.write(results_folder(options.results, options.quick))
+
+
+if __name__ == "__main__":
+    main()
