@@ -109,7 +109,7 @@ class Shelf:
 
     def prune_after_run(self) -> None:
         """Keep the models of the best valid checkpoints, and unchecked ones that are better."""
-        limit = self.keep_below
+        limit = self._stopper.history.gate  # what could still become the answer is better
         unchecked = {key for key, loss in self._losses_unchecked().items() if loss < limit}
         self._keep_only(self._best_valid() | unchecked)
 
