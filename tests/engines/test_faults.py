@@ -280,14 +280,17 @@ FAILURES: dict[str, tuple[Callable[[Trial], object], str]] = {
     "reports nothing": (lambda trial: trial.report(), r"report\(loss=...\)"),
     "reports another name": (lambda trial: trial.report(auc=1), r"report\(loss=.*'auc'"),
     "reports twice by name": (lambda trial: trial.report(1, loss=2), "given twice: 1 and 2"),
-    "step 0": (lambda trial: trial.report(1, step=0), "step must be .* got 0"),
-    "step 1.5": (lambda trial: trial.report(1, step=1.5), "step must be .* got 1.5"),  # type: ignore[arg-type]
+    "step 0": (lambda trial: trial.report(1, step=0, model=1), "step must be .* got 0"),
+    "step 1.5": (lambda trial: trial.report(1, step=1.5, model=1), "step must be .* got 1.5"),  # type: ignore[arg-type]
     "constraint as metric": (lambda trial: trial.report(1, g=2), "'g' is a constraint"),
     "unknown constraint": (
         lambda trial: trial.report(1, constraints={"gg": int}),
         r"unknown constraint 'gg'.*\['g'\]",
     ),
-    "cost below 0": (lambda trial: trial.report(1, primary_cost_s=-1), "primary_cost_s.*-1"),
+    "cost below 0": (
+        lambda trial: trial.report(1, primary_cost_s=-1, model=1),
+        "primary_cost_s.*-1",
+    ),
     "no model for the check": (lambda trial: trial.report(1), "'g' takes a model.*model=..."),
     "missing checkpoint": (
         lambda trial: trial.report(1, model=1, checkpoint="/no/such"),
@@ -639,7 +642,7 @@ def worse_is_stopped(ignore: Callable[[Trial], object]) -> Callable[[Trial], Non
             good(trial)
         else:
             trial.declare(3)
-            assert trial.report(trial.params["x"]).stop and trial.should_stop
+            assert trial.report(trial.params["x"], model=0).stop and trial.should_stop
             assert trial.stop_reason == "rank 2 of 2 unchecked reports at step 1: in the worst 50%"
             ignore(trial)
 
@@ -653,7 +656,7 @@ NEVER_VALID = Constraint("g", upper=-1, check=lambda model: 0)
 @pytest.mark.parametrize(
     "ignore",
     [
-        lambda trial: trial.report(0.0),
+        lambda trial: trial.report(0.0, model=0),
         lambda trial: list(trial.steps(3)),
         lambda trial: raise_(ValueError("in its clean-up")),
     ],
@@ -678,7 +681,7 @@ def test_a_stopped_trial_that_swallows_everything_loses_its_worker(
     def ignore(trial: Trial) -> None:
         while True:
             try:
-                trial.report(0.0)
+                trial.report(0.0, model=0)
             except BaseException as error:
                 assert isinstance(error, TrialStopped)
                 assert "trial.should_stop" in str(error)
