@@ -227,9 +227,9 @@ def _open_study(path: Path, description: Mapping[str, Any]) -> Store:
         for what in ("objective", "constraints", "policy", "space"):
             if known[what] != description[what]:
                 raise StudyChangedError(
-                    f"{path} was begun with another {what}: there {known[what]}, here "
-                    f"{description[what]}; use another study file, or delete this one: "
-                    f"rm -r {path}*"
+                    f"the {what} in {path}: {known[what]}; in this call: {description[what]}. They "
+                    "must be the same for a study to go on; use another study file, or delete this "
+                    f"one: rm -r {path}*"
                 )
         if known["code_hash"] != description["code_hash"]:
             warnings.warn(

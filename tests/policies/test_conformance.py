@@ -146,7 +146,7 @@ def replayed(run: Run) -> Stopper:
             *event.costs,
             checked_step=event.checked_step,
         )
-        assert decision[:-1] == event.decision[:-1]
+        assert decision == event.decision
     return stopper
 
 

@@ -338,7 +338,7 @@ def test_a_changed_study_is_refused(copy: Path, change: str) -> None:
     before = copy.read_bytes()
     options: dict[str, Any] = {"constraints": [CHECK]} | CHANGES[change]
     with pytest.raises(
-        StudyChangedError, match=rf"the {change.split()[0]} .*differs.*another study"
+        StudyChangedError, match=rf"the {change.split()[0]} .*must be the same.*another study"
     ):
         tune(train, copy, xs=range(40), **options)
     assert copy.read_bytes() == before

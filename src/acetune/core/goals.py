@@ -240,16 +240,23 @@ class Goals:
 
     def measurements(self, values: Mapping[str, object]) -> dict[str, Estimate | FailedCheck]:
         """Values by name, normalised and complete; unknown or missing names are an error."""
-        known = [constraint.name for constraint in self.constraints]
-        unknown = [name for name in values if name not in known]
-        if unknown:
+        measured: dict[str, Estimate | FailedCheck] = {}
+        for constraint in self.constraints:
+            name = constraint.name
+            if name not in values:
+                raise ReportError(
+                    f"a check covers all constraints; {name!r} is missing, got {list(values)}"
+                )
+            value = values[name]
+            if type(value) is float and math.isfinite(value):  # nearly always
+                measured[name] = Estimate(value, 0.0)
+            else:
+                measured[name] = as_measurement(value, f"constraint {name!r}")
+        if len(values) > len(measured):
+            unknown = [name for name in values if name not in measured]
+            known = list(measured)
             raise ReportError(f"unknown constraint {unknown[0]!r}; this study has {known}")
-        missing = [name for name in known if name not in values]
-        if missing:
-            raise ReportError(
-                f"a check covers all constraints; {missing} missing, got {list(values)}"
-            )
-        return {name: as_measurement(values[name], f"constraint {name!r}") for name in known}
+        return measured
 
     def judge(self, measured: Mapping[str, Estimate | FailedCheck]) -> tuple[bool, float]:
         """Whether every constraint holds, and the sum of the scaled violations."""

@@ -144,26 +144,24 @@ class History:
     def add_check(self, record: TrialRecord, check: CheckResult) -> None:
         """Take the outcome of a check: f*, the nearest miss and what the searcher will be told."""
         self.checks += bool(check.measured)
-        found = Checkpoint(
-            record.id, record.attempt, check.step, check.loss, check.measured, check.violation
-        )
         if check.valid:
             if check.loss < math.inf:
-                self._add_valid(record, found)
+                self._add_valid(record, check)
             return
-        if check.violation < math.inf and check.violation > 0:
+        if 0 < check.violation < math.inf:
             self._violations.add(check.violation)
-        if record.nearest is None or _misses_less(found, record.nearest):
-            record.nearest = found
-        if self.nearest is None or _misses_less(found, self.nearest):
-            self.nearest = found
+        if record.nearest is None or _misses_less(check, record.nearest):
+            record.nearest = _checkpoint(record, check)
+            if self.nearest is None or _misses_less(check, self.nearest):
+                self.nearest = record.nearest
 
-    def _add_valid(self, record: TrialRecord, found: Checkpoint) -> None:
+    def _add_valid(self, record: TrialRecord, check: CheckResult) -> None:
         previous = record.best_valid
         if previous is not None:
-            if found.loss >= previous.loss:
+            if check.loss >= previous.loss:
                 return
             self._valid_losses.remove(previous.loss)
+        found = _checkpoint(record, check)
         self._valid_losses.add(found.loss)
         record.best_valid = found
         if self.best is None or found.loss < self.best.loss:
@@ -171,7 +169,13 @@ class History:
         self.gate = self.kth_best(self.keep)
 
 
-def _misses_less(a: Checkpoint, b: Checkpoint) -> bool:
+def _checkpoint(record: TrialRecord, check: CheckResult) -> Checkpoint:
+    return Checkpoint(
+        record.id, record.attempt, check.step, check.loss, check.measured, check.violation
+    )
+
+
+def _misses_less(a: CheckResult, b: Checkpoint) -> bool:
     return (a.violation, a.loss) < (b.violation, b.loss)
 
 
