@@ -92,3 +92,22 @@ def _status_kib(field: str) -> int:
         if name == field:
             return int(value.split()[0])
     raise OSError(f"/proc/self/status has no {field}")
+
+
+def tree_cpu_s() -> float:
+    """CPU seconds of this process and all it has started, those that have ended included."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(") ")[2].split()
+        except OSError:
+            continue  # it has just ended
+        pid = int(stat.parent.name)
+        parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:15]))
+    tree: set[int] = set()
+    found = {os.getpid()}
+    while found:
+        tree |= found
+        found = {pid for pid, parent in parents.items() if parent in found}
+    return sum(ticks[pid] for pid in tree) / os.sysconf("SC_CLK_TCK")
