@@ -388,8 +388,8 @@ def add_targets(page: Page, found: dict[str, list[Cost]]) -> None:
     """What was aimed at, with the same number of trials at once on both sides."""
     times = ratio(found[RAY_BARE], found[OURS_2])
     page.add(
-        f"With Ray's result files turned off nothing of a report is on disk; a report of {OURS_2}",
-        f"is {times:.1f} times cheaper than that.",
+        f"With Ray's result files turned off no file holds its reports; a report of {OURS_2} is",
+        f"{times:.1f} times cheaper than that.",
         "",
     )
     for mine, theirs in ((OURS_1, RAY_1), (OURS_2, RAY_2)):
