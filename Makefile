@@ -9,7 +9,7 @@ help:
 	@echo "make demo    tune LightGBM under a fairness limit (about a minute)"
 	@echo "make test    linters, types, import rules and all tests"
 	@echo "make lint    the first three of these"
-	@echo "make bench   the benchmarks, side by side with peers (some minutes)"
+	@echo "make bench   the benchmarks, side by side with peers (about 20 minutes)"
 
 demo: $(VENV)/.demo
 	$(BIN)/acetune demo
