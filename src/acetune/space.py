@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from acetune.core.errors import SpaceError
 
@@ -31,7 +31,7 @@ class Float:
 
     def contains(self, value: object) -> bool:
         """Whether ``value`` lies in the dimension."""
-        return _is_number(value) and self.low <= value <= self.high  # type: ignore[operator]
+        return _is_number(value) and self.low <= value <= self.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Integer:
 
     def contains(self, value: object) -> bool:
         """Whether ``value`` lies in the dimension."""
-        return _is_number(value) and value == int(value) and self.low <= value <= self.high  # type: ignore
+        return _is_number(value) and value == int(value) and self.low <= value <= self.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,16 +184,16 @@ class Space:
         return described
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     # NumPy's numbers count; bools do not
     return not isinstance(value, (bool, str)) and hasattr(value, "__float__")
 
 
-def _require_bounds(low: object, high: object, log: bool) -> None:
+def _require_bounds(low: float, high: float, log: bool) -> None:
     for bound in (low, high):
-        if not _is_number(bound) or not math.isfinite(bound):  # type: ignore[arg-type]
+        if not _is_number(bound) or not math.isfinite(bound):
             raise SpaceError(f"bounds must be finite numbers, got {low!r} and {high!r}")
-    if low > high:  # type: ignore[operator]
+    if low > high:
         raise SpaceError(f"the lower bound {low!r} is above the upper bound {high!r}; swap them")
-    if log and low <= 0:  # type: ignore[operator]
+    if log and low <= 0:
         raise SpaceError(f"a logarithmic dimension needs a lower bound above 0, got {low!r}")
