@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Any
 from acetune.core import errors
 from acetune.core.errors import AcetuneError, TrialStopped
 from acetune.core.goals import Constraint, Estimate
-from acetune.policies import ACE, ASHA, NoStopping, Policy
+from acetune.policies import (
+    ACE,
+    ASHA,
+    ASHALexicographic,
+    ASHAStratum,
+    Bandit,
+    Hyperband,
+    MedianStopping,
+    NoStopping,
+    PerformanceCurve,
+    Policy,
+    TruncationSelection,
+)
 from acetune.searchers.base import Searcher
 from acetune.space import choice, lograndint, loguniform, randint, uniform
 from acetune.stopper import Stopper
@@ -27,10 +39,16 @@ __version__ = "0.1.0"
 __all__ = [
     "ACE",
     "ASHA",
+    "ASHALexicographic",
+    "ASHAStratum",
     "AcetuneError",
+    "Bandit",
     "Constraint",
     "Estimate",
+    "Hyperband",
+    "MedianStopping",
     "NoStopping",
+    "PerformanceCurve",
     "Policy",
     "Searcher",
     "Stopper",
@@ -38,6 +56,7 @@ __all__ = [
     "StudyResult",
     "Trial",
     "TrialStopped",
+    "TruncationSelection",
     "choice",
     "errors",
     "load",

@@ -7,6 +7,7 @@ anything is acknowledged, so the file never knows less than a worker was told.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -17,7 +18,8 @@ from acetune.core.outcome import Outcome, outcome
 from acetune.core.record import Progress, State
 from acetune.link import Plan, Reply, Report
 from acetune.shelf import Shelf
-from acetune.stopper import Stopper, StopperTrial
+from acetune.stopper import Stopper
+from acetune.stopper_trial import StopperTrial
 from acetune.store import CheckRow, ReportRow, Store
 from acetune.study_trial import StudyTrial
 
@@ -28,7 +30,8 @@ class Coordinator:
     Parameters
     ----------
     store, stopper:
-        Where to remember, and who decides.
+        Where to remember, and who decides. Without a store nothing is written and no model is
+        kept: a replay.
     keep_models:
         Models of the best so many valid checkpoints stay on disk.
     clock:
@@ -37,17 +40,34 @@ class Coordinator:
 
     def __init__(
         self,
-        store: Store,
+        store: Store | None,
         stopper: Stopper,
         keep_models: int = 3,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.store, self.stopper = store, stopper
+        self.stopper = stopper
         self.trials: dict[int, StudyTrial] = {}
         self.rejected = 0
-        self.shelf = Shelf(store, stopper, keep_models)
+        self._store = store
+        self._shelf = None if store is None else Shelf(store, stopper, keep_models)
         self._clock = clock
         self._next = 1
+
+    @property
+    def store(self) -> Store:
+        """The study file."""
+        assert self._store is not None, "a replay has no study file"
+        return self._store
+
+    @property
+    def shelf(self) -> Shelf:
+        """The models on disk."""
+        assert self._shelf is not None, "a replay keeps no models"
+        return self._shelf
+
+    @property
+    def _keep_below(self) -> float:
+        return -math.inf if self._shelf is None else self._shelf.keep_below
 
     @property
     def goals(self) -> Goals:
@@ -65,7 +85,8 @@ class Coordinator:
         trial = StudyTrial(self._next, 1, dict(params))
         self._next += 1
         self.trials[trial.number] = trial
-        self.store.add_trial(trial.number, 1, trial.params, self._clock(), 0)
+        if self._store is not None:
+            self._store.add_trial(trial.number, 1, trial.params, self._clock(), 0)
         return trial
 
     def reject(self, params: Mapping[str, Any], reason: str) -> int:
@@ -91,11 +112,13 @@ class Coordinator:
     def begin(self, trial: StudyTrial, total_steps: int | None, startup_s: float) -> Plan:
         """Training begins: the trial gets its interval."""
         handle = self.stopper.start(trial.number, total_steps, resumed_from=trial.resumed_from)
+        handle.record.order = trial.number - 1  # the order of beginning is not in the file
         trial.handle = handle
         interval, ratio = handle.interval, handle.record.cost_ratio
-        self.store.set_plan(trial.number, trial.attempt, total_steps, interval, ratio)
-        self.store.set_startup(trial.number, trial.attempt, startup_s)
-        return Plan(interval, self.gate, self.shelf.keep_below)
+        if self._store is not None:
+            self._store.set_plan(trial.number, trial.attempt, total_steps, interval, ratio)
+            self._store.set_startup(trial.number, trial.attempt, startup_s)
+        return Plan(interval, self.gate, self._keep_below)
 
     def progress(self, trial: StudyTrial) -> Progress:
         """Where a new attempt stands before its first report: past its checkpoint, if any."""
@@ -134,7 +157,7 @@ class Coordinator:
             checked_step=report.checked_step,
             snapshot_cost_s=report.snapshot_cost_s,
         )
-        if report.step > known:
+        if report.step > known and self._store is not None:
             self._write(trial, report, "step", decision)
             if handle.state != "running":
                 self._write_end(trial, handle.state, handle.record.reason)
@@ -143,7 +166,7 @@ class Coordinator:
                 self.shelf.prune(trial.number)
             self.shelf.settle_checkpoint(trial, report.step)
         ended = handle.state != "running"
-        return Reply(decision, self.gate, self.shelf.keep_below, decision.stop, ended)
+        return Reply(decision, self.gate, self._keep_below, decision.stop, ended)
 
     def finish(self, trial: StudyTrial, report: Report | None) -> None:
         """The trial ended by itself."""
@@ -161,7 +184,8 @@ class Coordinator:
             )
             self._write(trial, report, "end", None)
         self._write_end(trial, handle.state, handle.record.reason)
-        self.shelf.prune(trial.number)
+        if self._shelf is not None:
+            self._shelf.prune(trial.number)
 
     def check_after_run(
         self, number: int, step: int, measured: Mapping[str, Any], costs: Mapping[str, float]
@@ -226,13 +250,17 @@ class Coordinator:
     def _write_end(
         self, trial: StudyTrial, state: str, reason: str, traceback: str | None = None
     ) -> None:
-        self.store.end_trial(trial.number, trial.attempt, state, reason, self._clock(), traceback)
+        if self._store is None:
+            return
+        self._store.end_trial(trial.number, trial.attempt, state, reason, self._clock(), traceback)
         if state in ("finished", "stopped"):
             self.shelf.drop_resumable(trial.number)
 
     def _write(
         self, trial: StudyTrial, report: Report, kind: str, decision: Decision | None
     ) -> None:
+        if self._store is None:
+            return
         record = self._running(trial).record
         checked_step, checked_value, violation = report.checked_step, None, None
         stratum = "unchecked"
@@ -316,6 +344,7 @@ class Coordinator:
             )
             # an attempt before it that never reported is not in the history
             trial.handle.record.attempt = attempt
+            trial.handle.record.order = number - 1
         return trial
 
     def _replay(self, row: ReportRow, checks: Iterable[CheckRow], plan: Mapping[str, Any]) -> None:

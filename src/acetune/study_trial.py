@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acetune.stopper import StopperTrial
+from acetune.stopper_trial import StopperTrial
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from acetune.core.goals import Goals, as_number
 from acetune.core.record import Progress
 from acetune.link import Link, Report
 from acetune.policies.base import Due, Policy, check_due, finish_due, passes_gate
-from acetune.stopper import require_cost, require_step, require_total_steps, split_costs
+from acetune.validation import require_cost, require_step, require_total_steps, split_costs
 
 
 @dataclass(frozen=True, slots=True)

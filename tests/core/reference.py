@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,7 +93,26 @@ class NoRule:
     constraints: str = "callback"
 
 
-Rule = AceRule | AshaRule | NoRule
+class OtherRule:
+    """A rule that is written down elsewhere; without more, checked once, at the end."""
+
+    interval: str | int = "end"
+    truncation: float = 0.25
+    gate: bool = False
+    at_rungs: bool = False  # with interval 1: checked at rungs and at the last step
+    min_steps: int = 1
+    reduction_factor: float = 4
+
+    def rank(self, study: ReferenceStudy, report: Report) -> None:
+        """Compare a report with those before it, and fill in rank, of and stop."""
+        raise NotImplementedError
+
+    def policy(self) -> Any:
+        """The policy that is to do the same."""
+        raise NotImplementedError
+
+
+Rule = AceRule | AshaRule | NoRule | OtherRule
 
 
 # -- what was reported ---------------------------------------------------------------------------
@@ -112,7 +131,7 @@ class Report:
     stratum: str
     violation: float
     gated: bool
-    rung: int | None = None
+    rung: object = None  # where it is ranked, if that is not the step
     stop: bool = False
     rank: int | None = None
     of: int | None = None
@@ -256,7 +275,7 @@ class ReferenceStudy:
     def close_call(self, total: int | None) -> bool:
         """Whether the cost ratio is so near its threshold that rounding may decide."""
         ratio = self.cost_ratio()
-        if not isinstance(self.rule, AceRule) or total in (None, 1) or not ratio:
+        if not isinstance(self.rule, (AceRule, OtherRule)) or total in (None, 1) or not ratio:
             return False
         if not 0 < self.rule.truncation < 1:
             return False
@@ -264,7 +283,7 @@ class ReferenceStudy:
         return abs(ratio - threshold) <= threshold / 10**12
 
     def _threshold(self, total: int) -> Fraction:
-        assert isinstance(self.rule, AceRule)
+        assert isinstance(self.rule, (AceRule, OtherRule))
         p = Fraction(self.rule.truncation)
         q_to_the_T = (1 - p) ** total
         return (p * total + q_to_the_T - 1) / (1 - p - q_to_the_T)
@@ -308,7 +327,7 @@ class ReferenceStudy:
         return due[0] if due is not None and self._passes(due[1]) else None
 
     def _passes(self, loss: float) -> bool:
-        if not isinstance(self.rule, AceRule) or not self.rule.gate:
+        if not isinstance(self.rule, (AceRule, OtherRule)) or not self.rule.gate:
             return True
         return loss < INF and loss <= self.f_star()
 
@@ -322,9 +341,8 @@ class ReferenceStudy:
         attempt = self.attempts[trial]
         before = self.own(trial)
         last = step == attempt.total
-        if isinstance(self.rule, AshaRule):
-            previous = before[-1].step if before else 0
-            at_rung = any(previous < rung <= step for rung in self._rungs(step))
+        if self._at_rungs(attempt):
+            at_rung = self.rung_passed(trial, step) is not None
             return (step, loss) if at_rung or last else None
         if attempt.every:
             return step, loss
@@ -342,7 +360,7 @@ class ReferenceStudy:
         if not self._checks_during_run() or not reports or attempt.state != "running":
             return None
         last = reports[-1]
-        if isinstance(self.rule, AshaRule):
+        if self._at_rungs(attempt):
             return None if last.checked_step == last.step else (last.step, last.loss)
         if attempt.every:
             return None
@@ -487,6 +505,8 @@ class ReferenceStudy:
             self._rank_in_stratum(report, self.rule)
         elif isinstance(self.rule, AshaRule):
             self._rank_at_rung(report, self.rule)
+        elif isinstance(self.rule, OtherRule):
+            self.rule.rank(self, report)
 
     def _rank_in_stratum(self, report: Report, rule: AceRule) -> None:
         rivals = [
@@ -504,10 +524,21 @@ class ReferenceStudy:
         if report.step < rule.min_steps:
             report.stop = False
 
-    def _rungs(self, step: int) -> list[int]:
-        assert isinstance(self.rule, AshaRule)
+    def _at_rungs(self, attempt: Attempt) -> bool:
+        if isinstance(self.rule, OtherRule):
+            return self.rule.at_rungs and attempt.every
+        return isinstance(self.rule, AshaRule)
+
+    def rung_passed(self, trial: str, step: int) -> float | None:
+        """The highest rung since the trial's last report, if there is one."""
+        before = self.own(trial)
+        previous = before[-1].step if before else 0
+        return max((rung for rung in self._rungs(step) if rung > previous), default=None)
+
+    def _rungs(self, step: int) -> list[float]:
+        assert isinstance(self.rule, (AshaRule, OtherRule))
         rungs = []
-        rung = self.rule.min_steps
+        rung: float = self.rule.min_steps
         while rung <= step:
             rungs.append(rung)
             rung *= self.rule.reduction_factor
@@ -524,7 +555,7 @@ class ReferenceStudy:
         report.rank, report.of = ranking.index(report.loss) + 1, len(ranking)
         if losses:
             reward = -report.loss
-            report.stop = reward < _percentile([-loss for loss in losses], rule.reduction_factor)
+            report.stop = reward < percentile([-loss for loss in losses], rule.reduction_factor)
 
     # -- the searcher ----------------------------------------------------------------------------
 
@@ -565,7 +596,7 @@ def _number(result: Result) -> tuple[float, float] | None:
     return float(value), float(stderr)
 
 
-def _percentile(rewards: list[float], reduction_factor: int) -> float:
+def percentile(rewards: list[float], reduction_factor: float) -> float:
     """The cutoff as Ray computes it, of the finite rewards; below everything if there are none."""
     finite = [reward for reward in rewards if reward > -INF]
     percent = (1 - 1 / reduction_factor) * 100

@@ -22,7 +22,8 @@ from acetune.core.goals import Constraint, Estimate, FailedCheck
 from acetune.core.outcome import outcome
 from acetune.core.record import Checkpoint
 from acetune.policies import ACE, ASHA, NoStopping, Policy
-from acetune.stopper import RepeatedReportWarning, Stopper, StopperTrial
+from acetune.stopper import RepeatedReportWarning, Stopper
+from acetune.stopper_trial import StopperTrial
 
 from .reference import (
     AceRule,
@@ -31,6 +32,7 @@ from .reference import (
     Check,
     Limit,
     NoRule,
+    OtherRule,
     ReferenceStudy,
     RefusedError,
     Result,
@@ -221,6 +223,8 @@ no_rules = st.builds(NoRule, constraints=st.sampled_from(["callback", "callback"
 
 
 def policy_of(rule: Rule) -> Policy:
+    if isinstance(rule, OtherRule):
+        return rule.policy()
     kinds: dict[type, Callable[..., Policy]] = {AceRule: ACE, AshaRule: ASHA, NoRule: NoStopping}
     return kinds[type(rule)](**asdict(rule))
 

@@ -223,10 +223,10 @@ def test_an_interval_outside_the_trial_is_named(beta: float) -> None:
 def costs(primary: list[float], checks: list[dict[str, float]], snapshots: float = 0.0) -> Costs:
     found = Costs()
     for seconds in primary:
-        found.add(seconds, None, 0.0)
+        found.add_primary(seconds)
     for check in checks:
-        found.add(None, check, 0.0)
-    found.add(None, None, snapshots)
+        found.add_check(check, 0.0)
+    found.add_check(None, snapshots)
     return found
 
 
@@ -241,14 +241,15 @@ def test_the_cost_of_a_check_is_the_sum_of_each_constraints_mean() -> None:
 def test_a_snapshot_counts_as_check_cost_but_not_as_often_as_it_is_taken() -> None:
     found = costs([1.0], [{"g": 1.0}, {"g": 1.0}], snapshots=4.0)
     for _ in range(10):
-        found.add(None, None, 4.0)
+        found.add_check(None, 4.0)
     assert found.ratio == 5.0
     assert found.total_check_s == 46.0
 
 
 def test_a_report_that_covers_several_iterations_counts_as_so_many() -> None:
     found = Costs()
-    found.add(10.0, {"g": 3.0}, 0.0, iterations=10)
+    found.add_primary(10.0, iterations=10)
+    found.add_check({"g": 3.0}, 0.0)
     assert found.ratio == 3.0
 
 

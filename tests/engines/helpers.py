@@ -23,7 +23,7 @@ from acetune import Stopper, StudyCallback, StudyResult, Trial
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.outcome import Outcome
 from acetune.queries import goals_from_json
-from acetune.stopper import StopperTrial
+from acetune.stopper_trial import StopperTrial
 
 SPACE = {"x": acetune.uniform(-1000.0, 1000.0)}
 DEADLINE_S = 60.0  # for waiting; nothing is asserted about times
@@ -40,7 +40,7 @@ class InOrder(acetune.Searcher):
     def ask(self, trial: int) -> dict[str, Any]:
         return {"x": float(self.xs[(trial - 1) % len(self.xs)])}
 
-    def tell(self, trial: int, outcome: Outcome) -> None:
+    def tell(self, trial: int, outcome: Outcome, params: Mapping[str, Any] | None = None) -> None:
         self.told[trial] = outcome
 
     def add(self, trial: int, params: Mapping[str, Any], outcome: Outcome | None) -> None:

@@ -184,7 +184,7 @@ from acetune import Constraint
 
 class InOrder(acetune.Searcher):
     def ask(self, trial): return {"x": random.Random(trial).random()}
-    def tell(self, trial, outcome): pass
+    def tell(self, trial, outcome, params=None): pass
     def add(self, trial, params, outcome): pass
 
 def train(trial):

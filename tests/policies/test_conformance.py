@@ -19,7 +19,8 @@ from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint, Estimate, FailedCheck
 from acetune.core.outcome import outcome
 from acetune.policies import POLICY_NAMES, parse_policy
-from acetune.stopper import Stopper, StopperTrial
+from acetune.stopper import Stopper
+from acetune.stopper_trial import StopperTrial
 
 SETTINGS = (
     *POLICY_NAMES,
@@ -30,6 +31,20 @@ SETTINGS = (
     "ace-betaT:gate=False",
     "asha:reduction_factor=2",
     "asha:reduction_factor=3,min_steps=2",
+    "hyperband:reduction_factor=2,brackets=2",
+    "hyperband:reduction_factor=1.5,brackets=5,min_steps=2",
+    "median:min_trials=1,min_steps=3",
+    "bandit:slack_ratio=0.0",
+    "bandit:slack_ratio=2.0,min_steps=3",
+    "bandit:slack_amount=0.0",  # any other amount has a unit
+    "truncation:truncation=0.5,every=2,min_steps=3",
+    "truncation:truncation=1.0,min_steps=5",
+    "curve:probability=0.5,min_finished=3,min_steps=2",
+    "curve:probability=1.0,spacing=1.5",
+    "asha-stratum:reduction_factor=2,min_steps=2",
+    "asha-stratum-adaptive:reduction_factor=3,truncation=0.5",
+    "asha-lex:reduction_factor=2",
+    "asha-lex:reduction_factor=1.5,gate=False",
 )
 every_policy = pytest.mark.parametrize("name", SETTINGS)
 SEEDS = (0, 1, 2)

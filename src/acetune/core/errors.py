@@ -12,6 +12,7 @@ The tree (catch :class:`AcetuneError` for all of it)::
     │   ├── StudyFileError       unreadable, damaged, newer or foreign study file
     │   ├── StudyLockedError     another process is running this study
     │   └── StudyChangedError    goals, space or policy differ from the study file
+    ├── TableError           a curve table that makes no sense, or its file        (ValueError too)
     └── MissingExtraError    an optional package is not installed                  (ImportError too)
 
 :class:`TrialStopped` stands apart: it is a ``BaseException``, so that a training function's own
@@ -59,6 +60,10 @@ class StudyLockedError(StudyError):
 
 class StudyChangedError(StudyError):
     """The goals, the space or the policy differ from those in the study file."""
+
+
+class TableError(AcetuneError, ValueError):
+    """A table of recorded curves makes no sense, or its file cannot be read or written."""
 
 
 class MissingExtraError(AcetuneError, ImportError):

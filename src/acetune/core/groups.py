@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Hashable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -9,6 +10,8 @@ from sortedcontainers import SortedList
 
 GroupId: TypeAlias = Hashable
 Key: TypeAlias = float | tuple[float, float]
+
+_SMALL = 2000  # up to here a plain list is quicker than a SortedList
 
 
 class Filing(NamedTuple):
@@ -25,11 +28,32 @@ class Group:
 
     def __init__(self, group_id: GroupId) -> None:
         self.id = group_id
-        self.keys: Any = SortedList()  # of Key; sortedcontainers is untyped
+        self.keys: Any = []  # of Key, best first: a list, and a SortedList once it is long
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def better_than(self, key: Key) -> int:
         """How many are strictly better than ``key``."""
-        return self.keys.bisect_left(key)  # type: ignore[no-any-return]
+        keys = self.keys
+        if type(keys) is list:
+            return bisect_left(keys, key)
+        return keys.bisect_left(key)  # type: ignore[no-any-return]
+
+    def add(self, key: Key) -> None:
+        """One more report."""
+        keys = self.keys
+        if type(keys) is not list:
+            keys.add(key)
+            return
+        insort(keys, key)
+        if len(keys) > _SMALL:
+            self.keys = SortedList(keys)
+
+    def remove(self, key: Key) -> None:
+        """Take a report out again."""
+        keys = self.keys
+        if type(keys) is list:
+            del keys[bisect_left(keys, key)]
+        else:
+            keys.remove(key)

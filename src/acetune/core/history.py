@@ -35,7 +35,9 @@ class History:
         self.keep = keep
         self.trials: dict[TrialId, TrialRecord] = {}
         self.costs = Costs()
+        self.finished: list[TrialRecord] = []  # a record stays, whatever becomes of its state
         self.best: Checkpoint | None = None
+        self.best_loss = math.inf  # of all reports, checked or not
         self.nearest: Checkpoint | None = None  # least violating of all checked checkpoints
         self.gate = math.inf
         self.reports = 0
@@ -87,9 +89,11 @@ class History:
         it: they are its own past.
         """
         old = self.trials.get(trial)
-        record = TrialRecord(trial, progress=progress, cost_ratio=cost_ratio)
+        record = TrialRecord(
+            trial, order=len(self.trials), progress=progress, cost_ratio=cost_ratio
+        )
         if old is not None:
-            record.attempt = old.attempt + 1
+            record.attempt, record.order = old.attempt + 1, old.order
             # f* never rises: what was found valid stays found
             record.best_valid, record.nearest = old.best_valid, old.nearest
             if old.gated_at is not None and old.gated_at <= resumed_from:
@@ -100,11 +104,12 @@ class History:
 
     def _inherit(self, record: TrialRecord, old: TrialRecord, upto: int) -> None:
         log = old.log
-        for step, group, key in old.filings:
+        filed = zip(old.filed_steps, old.filed_groups, old.filed_keys, strict=True)
+        for step, group, key in filed:
             if step > upto:
-                group.keys.remove(key)
+                group.remove(key)
             else:
-                record.filings.append((step, group, key))
+                record.file(step, group, key)
         for index, step in enumerate(log.step):
             if step > upto:
                 break
@@ -118,26 +123,31 @@ class History:
         self, record: TrialRecord, report: Observation, decision: Decision, filing: Filing | None
     ) -> None:
         """Take a report and the decision made on it."""
-        check = report.check
-        iterations = report.step - record.progress.last_step
+        # the busiest few lines of a study and of a replay: plain on purpose
+        _, step, loss, check, primary_s, check_s, snapshot_s = report
+        progress, costs = record.progress, self.costs
+        if primary_s is not None:
+            costs.add_primary(primary_s, step - progress.last_step)
+        if check_s or snapshot_s:
+            costs.add_check(check_s, snapshot_s)
         if check is None:
             self.strata["unchecked"] += 1
-            record.progress.advance(report.step, report.loss, None)
+            progress.advance(step, loss, None)
         else:
             self.strata["valid" if check.valid else "invalid"] += 1
-            record.progress.advance(report.step, report.loss, check.step)
+            progress.advance(step, loss, check.step)
             self.add_check(record, check)
         record.log.append(report, decision)
         if filing is not None:
-            group = self._groups.get(filing.group)
+            group_id, key = filing
+            group = self._groups.get(group_id)
             if group is None:
-                group = self._groups[filing.group] = Group(filing.group)
-            group.keys.add(filing.key)
-            record.filings.append((report.step, group, filing.key))
+                group = self._groups[group_id] = Group(group_id)
+            group.add(key)
+            record.file(step, group, key)
         self.reports += 1
-        self.costs.add(
-            report.primary_cost_s, report.check_cost_s, report.snapshot_cost_s, iterations
-        )
+        if loss < self.best_loss:
+            self.best_loss = loss
         if decision.action is Action.STOP:
             record.stop_decision = decision
 

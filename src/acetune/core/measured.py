@@ -18,21 +18,16 @@ class Costs:
     snapshot_s: float = 0.0
     snapshot_n: int = 0
 
-    def add(
-        self,
-        primary_s: float | None,
-        check_s: Mapping[str, float] | None,
-        snapshot_s: float,
-        iterations: int = 1,
-    ) -> None:
-        """Count the costs of one report, which covers so many iterations."""
-        if primary_s is not None:
-            self.primary_s += primary_s
-            self.primary_n += iterations
-        if check_s:
-            for name, seconds in check_s.items():
-                self.check_s[name] = self.check_s.get(name, 0.0) + seconds
-                self.check_n[name] = self.check_n.get(name, 0) + 1
+    def add_primary(self, seconds: float, iterations: int = 1) -> None:
+        """Count the primary cost of one report, which covers so many iterations."""
+        self.primary_s += seconds
+        self.primary_n += iterations
+
+    def add_check(self, check_s: Mapping[str, float] | None, snapshot_s: float) -> None:
+        """Count the cost of a check by constraint, and of the snapshots taken for it."""
+        for name, seconds in (check_s or {}).items():
+            self.check_s[name] = self.check_s.get(name, 0.0) + seconds
+            self.check_n[name] = self.check_n.get(name, 0) + 1
         if snapshot_s:
             self.snapshot_s += snapshot_s
             self.snapshot_n += 1

@@ -42,12 +42,14 @@ class Progress:
     last_checked: bool = False  # the last reported step itself was checked
     best_step: int = 0
     best_loss: float = math.inf
+    loss_sum: float = 0.0  # over all reports; infinite once one was
     checks: int = 0
 
     def advance(self, step: int, loss: float, checked_step: int | None) -> None:
         """Take a report into account."""
         self.last_step, self.last_loss = step, loss
         self.last_checked = checked_step == step
+        self.loss_sum += loss
         if loss < self.best_loss or self.best_step == 0:
             self.best_step, self.best_loss = step, loss
         if checked_step is not None:
@@ -75,13 +77,17 @@ class ReportLog:
 
     def append(self, report: Observation, decision: Decision) -> None:
         """Add a report with its decision."""
+        check = report.check
         self.step.append(report.step)
         self.loss.append(report.loss)
-        check = report.check
-        self.stratum.append(2 if check is None else 0 if check.valid else 1)
-        self.digest.append(0 if check is None else digest(check.measured))
         self.rank.append(decision.rank or 0)
         self.of.append(decision.of or 0)
+        if check is None:
+            self.stratum.append(2)
+            self.digest.append(0)
+        else:
+            self.stratum.append(0 if check.valid else 1)
+            self.digest.append(digest(check.measured))
 
     def find(self, step: int) -> int | None:
         """Index of the report at ``step``, or None."""
@@ -111,6 +117,7 @@ class TrialRecord:
 
     id: TrialId
     attempt: int = 1
+    order: int = 0  # its place among the trials, as they started; a new attempt keeps it
     progress: Progress = field(default_factory=Progress)
     cost_ratio: float | None = None
     state: State = "running"
@@ -119,9 +126,18 @@ class TrialRecord:
     best_valid: Checkpoint | None = None
     nearest: Checkpoint | None = None  # least violating checked checkpoint
     log: ReportLog = field(default_factory=ReportLog)
-    filings: list[tuple[int, Group, Key]] = field(default_factory=list)  # step, where, by what
+    # where its reports are ranked: the step, the group and the key of each, side by side
+    filed_steps: list[int] = field(default_factory=list)
+    filed_groups: list[Group] = field(default_factory=list)
+    filed_keys: list[Key] = field(default_factory=list)
     stop_decision: Decision | None = None
 
     def filed_in(self, group_id: GroupId) -> bool:
         """Whether a report of this attempt stands in the group."""
-        return any(group.id == group_id for _, group, _ in self.filings)
+        return any(group.id == group_id for group in self.filed_groups)
+
+    def file(self, step: int, group: Group, key: Key) -> None:
+        """Remember where a report is ranked."""
+        self.filed_steps.append(step)
+        self.filed_groups.append(group)
+        self.filed_keys.append(key)

@@ -8,10 +8,31 @@ from collections.abc import Callable
 from acetune.core.errors import GoalError
 from acetune.policies.ace import ACE
 from acetune.policies.asha import ASHA
+from acetune.policies.asha_lex import ASHALexicographic
+from acetune.policies.asha_stratum import ASHAStratum
+from acetune.policies.bandit import Bandit
 from acetune.policies.base import Policy
+from acetune.policies.curve import PerformanceCurve
+from acetune.policies.hyperband import Hyperband
+from acetune.policies.median import MedianStopping
 from acetune.policies.never import NoStopping
+from acetune.policies.truncation import TruncationSelection
 
-__all__ = ["ACE", "ASHA", "POLICY_NAMES", "NoStopping", "Policy", "parse_policy"]
+__all__ = [
+    "ACE",
+    "ASHA",
+    "POLICY_NAMES",
+    "ASHALexicographic",
+    "ASHAStratum",
+    "Bandit",
+    "Hyperband",
+    "MedianStopping",
+    "NoStopping",
+    "PerformanceCurve",
+    "Policy",
+    "TruncationSelection",
+    "parse_policy",
+]
 
 # name -> constructor and the options that the name stands for
 _POLICIES: dict[str, tuple[Callable[..., Policy], dict[str, object]]] = {
@@ -19,6 +40,19 @@ _POLICIES: dict[str, tuple[Callable[..., Policy], dict[str, object]]] = {
     "none+after": (NoStopping, {"constraints": "after"}),
     "asha": (ASHA, {}),
     "asha+after": (ASHA, {"constraints": "after"}),
+    "hyperband": (Hyperband, {}),
+    "hyperband+after": (Hyperband, {"constraints": "after"}),
+    "median": (MedianStopping, {}),
+    "median+after": (MedianStopping, {"constraints": "after"}),
+    "bandit": (Bandit, {}),
+    "bandit+after": (Bandit, {"constraints": "after"}),
+    "truncation": (TruncationSelection, {}),
+    "truncation+after": (TruncationSelection, {"constraints": "after"}),
+    "curve": (PerformanceCurve, {}),
+    "curve+after": (PerformanceCurve, {"constraints": "after"}),
+    "asha-stratum": (ASHAStratum, {}),
+    "asha-stratum-adaptive": (ASHAStratum, {"interval": "adaptive"}),
+    "asha-lex": (ASHALexicographic, {}),
     "ace": (ACE, {}),
     "ace-hard": (ACE, {"stopping": "first-violation"}),
     "ace-noskip": (ACE, {"gate": False}),

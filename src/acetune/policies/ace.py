@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from acetune.core.cost import best_interval
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
@@ -13,7 +12,7 @@ from acetune.core.history import History
 from acetune.core.measured import Costs
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, best_step
+from acetune.policies.base import Policy, adaptive_interval, best_step
 
 _KEEP = "rank {rank} of {of} {stratum} reports at step {step}: kept"
 _CUT = "rank {rank} of {of} {stratum} reports at step {step}: in the worst {number:.0%}"
@@ -86,12 +85,7 @@ class ACE(Policy):
             return 1
         if self._interval == "end":
             return total_steps
-        if total_steps is None or total_steps == 1:
-            return 1
-        ratio = costs.ratio
-        if ratio is None:
-            return total_steps
-        return best_interval(self.truncation, ratio, total_steps)
+        return adaptive_interval(self.truncation, total_steps, costs)
 
     def due(self, trial: Progress, step: int, loss: float) -> int | None:
         """Every step, or at the last one the best checkpoint so far."""
@@ -121,8 +115,9 @@ class ACE(Policy):
     ) -> Decision:
         """Stop the worst ``truncation`` of the group; ties count for the current trial."""
         assert filing is not None  # every report is filed, see file()
-        group = history.group(filing.group)
-        better, n = group.better_than(filing.key), len(group) + 1
+        group_id, key = filing
+        group = history.group(group_id)
+        better, n = group.better_than(key), len(group.keys) + 1
         step, stratum = report.step, report.stratum
         if step < self.min_steps:
             action, why, number = Action.CONTINUE, _GRACE, float(self.min_steps)

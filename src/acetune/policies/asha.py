@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
-
-from acetune.core.decision import Action, Decision
-from acetune.core.errors import GoalError
-from acetune.core.groups import Filing, Group
+from acetune.core.decision import Decision
+from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured import Costs
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, When, require_when
-
-_FIRST = "first at the rung at step {step}"
-_KEEP = "rank {rank} of {of} at the rung at step {step}: kept"
-_CUT = "rank {rank} of {of} at the rung at step {step}: worse than the cutoff"
-_BETWEEN = "step {step} is between rungs"
+from acetune.policies.base import Policy, When, require_when, require_whole
+from acetune.policies.rungs import (
+    decide_by_cutoff,
+    free_rung,
+    require_factor,
+    rung_passed,
+    rungs_up_to,
+)
 
 
 class ASHA(Policy):
@@ -44,10 +43,8 @@ class ASHA(Policy):
     def __init__(
         self, reduction_factor: float = 4, min_steps: int = 1, constraints: When = "callback"
     ) -> None:
-        if not (isinstance(reduction_factor, (int, float)) and 1 < reduction_factor < math.inf):
-            raise GoalError(f"reduction_factor must be a number > 1, got {reduction_factor!r}")
-        if not isinstance(min_steps, int) or min_steps < 1:
-            raise GoalError(f"min_steps must be a whole number >= 1, got {min_steps!r}")
+        require_factor("reduction_factor", reduction_factor)
+        require_whole("min_steps", min_steps, least=1)
         require_when(constraints)
         self.reduction_factor = reduction_factor
         self.min_steps = min_steps
@@ -62,15 +59,6 @@ class ASHA(Policy):
             "constraints": self.constraints,
         }
 
-    def rungs(self, step: int) -> list[float]:
-        """The rungs up to ``step``, lowest first."""
-        found: list[float] = []
-        rung: float = self.min_steps
-        while rung <= step:
-            found.append(rung)
-            rung = self.min_steps * self.reduction_factor ** len(found)
-        return found
-
     def interval(self, total_steps: int | None, costs: Costs) -> int | None:
         """Every rung."""
         return 1
@@ -81,8 +69,8 @@ class ASHA(Policy):
             return None
         if step == trial.total_steps:
             return step
-        rungs = self.rungs(step)
-        return step if rungs and rungs[-1] > trial.last_step else None
+        rung = rung_passed(trial.last_step, step, self.min_steps, self.reduction_factor)
+        return None if rung is None else step
 
     def due_at_end(self, trial: Progress) -> int | None:
         """The last step, unless it was checked."""
@@ -96,39 +84,12 @@ class ASHA(Policy):
 
     def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
         """At the highest rung reached that does not hold this trial yet."""
-        for rung in reversed(self.rungs(report.step)):
-            if not trial.filed_in(("rung", rung)):
-                return Filing(("rung", rung), report.loss)
-        return None
+        rungs = rungs_up_to(report.step, self.min_steps, self.reduction_factor)
+        group = free_rung(trial, rungs, "rung")
+        return None if group is None else Filing(group, report.loss)
 
     def decide(
         self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History
     ) -> Decision:
         """Stop what is strictly worse than the cutoff at its rung."""
-        stratum, step = report.stratum, report.step
-        if filing is None:
-            return Decision(Action.CONTINUE, _BETWEEN, stratum, step=step)
-        group = history.group(filing.group)
-        rank, of = group.better_than(filing.key) + 1, len(group) + 1
-        if len(group) == 0:
-            return Decision(Action.CONTINUE, _FIRST, stratum, rank, of, step)
-        cutoff = self.cutoff(group)
-        worse = report.loss > cutoff
-        action, why = (Action.STOP, _CUT) if worse else (Action.CONTINUE, _KEEP)
-        return Decision(action, why, stratum, rank, of, step, cutoff)
-
-    def cutoff(self, group: Group) -> float:
-        """NumPy's linearly interpolated percentile of the rewards (negated losses), as a loss.
-
-        Infinite losses, which stand for objectives that are not finite, are left out.
-        """
-        n = group.better_than(math.inf)
-        if n == 0:
-            return math.inf
-        position = (1 - 1 / self.reduction_factor) * 100 / 100 * (n - 1)
-        below = math.floor(position)
-        above = min(below + 1, n - 1)
-        low, high = -group.keys[n - 1 - below], -group.keys[n - 1 - above]
-        t = position - below
-        reward = low + (high - low) * t if t < 0.5 else high - (high - low) * (1 - t)
-        return float(-reward)
+        return decide_by_cutoff(report, filing, history, self.reduction_factor, "the rung")

@@ -17,6 +17,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import Literal, NamedTuple, TypeAlias
 
+from acetune.core.cost import best_interval
 from acetune.core.decision import Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
@@ -119,7 +120,51 @@ def best_step(trial: Progress, step: int, loss: float) -> int:
     return step if trial.best_step == 0 or loss < trial.best_loss else trial.best_step
 
 
+# -- answers that several policies give ----------------------------------------------------------
+
+
+def due_once(trial: Progress, step: int, loss: float, when: When) -> int | None:
+    """For a trial that is checked once, at its end: its best checkpoint, at the last step."""
+    if when == "after" or step != trial.total_steps:
+        return None
+    return best_step(trial, step, loss)
+
+
+def due_once_at_end(trial: Progress, when: When) -> int | None:
+    """The same when the trial ends by itself before its last step."""
+    return None if when == "after" else trial.best_step or None
+
+
+def adaptive_interval(truncation: float, total_steps: int | None, costs: Costs) -> int:
+    """Theorem 1 on the costs measured so far; at the end while no check was timed."""
+    if total_steps is None or total_steps == 1:
+        return 1
+    ratio = costs.ratio
+    return total_steps if ratio is None else best_interval(truncation, ratio, total_steps)
+
+
+# -- options -------------------------------------------------------------------------------------
+
+
 def require_when(when: str) -> None:
     """Validate the ``constraints`` option of the constraint-blind policies."""
     if when not in ("callback", "after"):
         raise GoalError(f"constraints must be 'callback' or 'after', got {when!r}")
+
+
+def require_whole(name: str, value: int, least: int) -> None:
+    """Validate an option that counts something."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise GoalError(f"{name} must be a whole number >= {least}, got {value!r}")
+
+
+def require_share(name: str, value: float) -> None:
+    """Validate an option that is a share of something."""
+    if not is_number(value) or not 0 <= value <= 1:
+        raise GoalError(f"{name} must be a share between 0 and 1, got {value!r}")
+
+
+def is_number(value: object) -> bool:
+    """Whether an option is a finite number (True and False are none)."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and math.isfinite(value)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from acetune.core.history import History
 from acetune.core.measured import Costs
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, When, best_step, require_when
+from acetune.policies.base import Policy, When, due_once, due_once_at_end, require_when
 
 _KEEP = "nothing is stopped"
 
@@ -42,13 +42,11 @@ class NoStopping(Policy):
 
     def due(self, trial: Progress, step: int, loss: float) -> int | None:
         """The best checkpoint at the last step."""
-        if self.checks_after_run or step != trial.total_steps:
-            return None
-        return best_step(trial, step, loss)
+        return due_once(trial, step, loss, self.constraints)
 
     def due_at_end(self, trial: Progress) -> int | None:
         """The best checkpoint of a trial that ended before its last step."""
-        return None if self.checks_after_run else trial.best_step or None
+        return due_once_at_end(trial, self.constraints)
 
     def may_check_best(self, trial: Progress) -> bool:
         """The best checkpoint is the one that counts."""

@@ -1,0 +1,130 @@
+"""ASHA inside strata: the paper's ASHA_stratum and ASHA_stratum_not_fixed (Chen et al. 2022)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from acetune.core.decision import Action, Decision
+from acetune.core.errors import GoalError
+from acetune.core.groups import Filing
+from acetune.core.history import History
+from acetune.core.measured import Costs
+from acetune.core.observation import Observation
+from acetune.core.record import Progress, TrialRecord
+from acetune.policies.base import (
+    Policy,
+    adaptive_interval,
+    due_once,
+    due_once_at_end,
+    require_share,
+    require_whole,
+)
+from acetune.policies.rungs import BETWEEN, places, require_factor, rung_passed
+
+_KEEP = "rank {rank} of {of} {stratum} reports at the rung at step {step}: kept"
+_CUT = (
+    "rank {rank} of {of} {stratum} reports at the rung at step {step}: not in the best {number:.0f}"
+)
+
+
+class ASHAStratum(Policy):
+    """Check at ASHA's rungs and stop there what is not in the best quarter of its stratum.
+
+    Reports are ranked with those of the same rung and the same stratum: ``valid``, ``invalid`` (by
+    violation, then objective) and ``unchecked``. There is no gate: whatever is due is checked. A
+    report is ranked at the highest rung passed since the trial's last one; rungs that were jumped
+    over stay empty.
+
+    Parameters
+    ----------
+    reduction_factor:
+        Rungs are this factor apart; of ``n`` reports in a group, this one included, the best
+        ``n / reduction_factor``, rounded up, go on.
+    min_steps:
+        The first rung.
+    interval:
+        ``1``: checked at every rung and at the last step. ``"adaptive"``: so, or only at the
+        trial's end (the best checkpoint), whichever ACE's Theorem 1 expects to cost less.
+    truncation:
+        The theorem's p, the share stopped at a check; 0.25 is the paper's for ACE. The theorem
+        weighs a check at every step against one at the end; for rungs it is a rule of thumb.
+
+    A NaN or infinite objective ranks behind all others of its stratum, among the invalid behind
+    those of the same violation.
+
+    >>> ASHAStratum(interval="adaptive")
+    ASHAStratum(reduction_factor=4, min_steps=1, interval='adaptive', truncation=0.25)
+    """
+
+    def __init__(
+        self,
+        reduction_factor: float = 4,
+        min_steps: int = 1,
+        interval: Literal[1, "adaptive"] = 1,
+        truncation: float = 0.25,
+    ) -> None:
+        require_factor("reduction_factor", reduction_factor)
+        require_whole("min_steps", min_steps, least=1)
+        if interval not in (1, "adaptive") or isinstance(interval, bool):
+            raise GoalError(f"interval must be 1 or 'adaptive', got {interval!r}")
+        require_share("truncation", truncation)
+        self.reduction_factor = reduction_factor
+        self.min_steps = min_steps
+        self._interval = interval
+        self.truncation = float(truncation)
+
+    def options(self) -> dict[str, object]:
+        """The options, by the names of the constructor."""
+        return {
+            "reduction_factor": self.reduction_factor,
+            "min_steps": self.min_steps,
+            "interval": self._interval,
+            "truncation": self.truncation,
+        }
+
+    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
+        """1: every rung; else once, at the end."""
+        if self._interval == 1:
+            return 1
+        return adaptive_interval(self.truncation, total_steps, costs)
+
+    def due(self, trial: Progress, step: int, loss: float) -> int | None:
+        """At a rung and at the last step; or at the last one the best checkpoint so far."""
+        if trial.interval != 1:
+            return due_once(trial, step, loss, "callback")
+        return step if step == trial.total_steps or self._rung(trial, step) is not None else None
+
+    def due_at_end(self, trial: Progress) -> int | None:
+        """The last step, unless it was checked; or the best checkpoint."""
+        if trial.interval != 1:
+            return due_once_at_end(trial, "callback")
+        return None if trial.last_checked else trial.last_step or None
+
+    def may_check_best(self, trial: Progress) -> bool:
+        """Only a trial that is checked at its end looks back."""
+        return trial.interval != 1
+
+    def _rung(self, trial: Progress, step: int) -> float | None:
+        return rung_passed(trial.last_step, step, self.min_steps, self.reduction_factor)
+
+    def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
+        """By rung and stratum; invalid reports by (violation, loss), the others by loss."""
+        rung = self._rung(trial.progress, report.step)
+        if rung is None:
+            return None
+        stratum = report.stratum
+        key = (report.violation, report.loss) if stratum == "invalid" else report.loss
+        return Filing((rung, stratum), key)
+
+    def decide(
+        self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History
+    ) -> Decision:
+        """Stop what is not among the best of its group; ties count for the current trial."""
+        stratum, step = report.stratum, report.step
+        if filing is None:
+            return Decision(Action.CONTINUE, BETWEEN, stratum, step=step)
+        group = history.group(filing.group)
+        better, n = group.better_than(filing.key), len(group) + 1
+        best = places(n, self.reduction_factor)
+        action, why = (Action.CONTINUE, _KEEP) if better < best else (Action.STOP, _CUT)
+        return Decision(action, why, stratum, better + 1, n, step, float(best))

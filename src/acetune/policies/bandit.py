@@ -1,0 +1,142 @@
+"""The bandit policy of HyperDrive and Azure ML: stop what falls too far behind the best."""
+
+from __future__ import annotations
+
+from acetune.core.decision import Action, Decision
+from acetune.core.errors import GoalError
+from acetune.core.groups import Filing
+from acetune.core.history import History
+from acetune.core.measured import Costs
+from acetune.core.observation import Observation
+from acetune.core.record import Progress, TrialRecord
+from acetune.policies.base import (
+    Policy,
+    When,
+    due_once,
+    due_once_at_end,
+    is_number,
+    require_when,
+    require_whole,
+)
+
+_GRACE = "within the first {number:.0f} steps"
+_KEEP_RATIO = "its best by step {step} is within a factor {number:.4g} of the best of all: kept"
+_CUT_RATIO = "its best by step {step} is not within a factor {number:.4g} of the best of all"
+_KEEP_AMOUNT = "its best by step {step} is within {number:.4g} of the best of all: kept"
+_CUT_AMOUNT = "its best by step {step} is not within {number:.4g} of the best of all"
+
+
+class Bandit(Policy):
+    """Stop a trial whose best so far is worse than the best of all trials, allowing for slack.
+
+    With a ratio ``s`` and the best value ``v`` of any trial at any step, what is below
+    ``v / (1 + s)`` stops when maximising and what is above ``v * (1 + s)`` when minimising. Where
+    ``v`` is negative the two change places, so that slack always allows for something worse than
+    ``v``. Blind to the constraint.
+
+    Parameters
+    ----------
+    slack_ratio:
+        Slack as a ratio; 0.1 unless ``slack_amount`` is given.
+    slack_amount:
+        Slack in the unit of the objective. Only one of the two can be given.
+    min_steps:
+        No trial is stopped before this step.
+    constraints:
+        ``"callback"``: the best checkpoint of each trial is checked when it ends.
+        ``"after"``: checked after the run, from the best objective down.
+
+    A NaN or infinite objective is never the best. A trial without any finite objective stops as
+    soon as another trial has one.
+
+    Rasley, He, Yan, Ruwase, Fonseca: HyperDrive. Exploring hyperparameters with POP scheduling.
+    Middleware 2017; the policy as in Azure Machine Learning's ``BanditPolicy``.
+
+    >>> Bandit(slack_amount=0.02)
+    Bandit(slack_ratio=None, slack_amount=0.02, min_steps=1, constraints='callback')
+    """
+
+    def __init__(
+        self,
+        slack_ratio: float | None = None,
+        slack_amount: float | None = None,
+        min_steps: int = 1,
+        constraints: When = "callback",
+    ) -> None:
+        if slack_ratio is not None and slack_amount is not None:
+            raise GoalError(
+                "only one of slack_ratio and slack_amount can be given, "
+                f"got {slack_ratio!r} and {slack_amount!r}"
+            )
+        if slack_ratio is None and slack_amount is None:
+            slack_ratio = 0.1
+        for name, slack in (("slack_ratio", slack_ratio), ("slack_amount", slack_amount)):
+            if slack is not None and (not is_number(slack) or slack < 0):
+                raise GoalError(f"{name} must be a finite number >= 0, got {slack!r}")
+        require_whole("min_steps", min_steps, least=1)
+        require_when(constraints)
+        self.slack_ratio = slack_ratio
+        self.slack_amount = slack_amount
+        self.min_steps = min_steps
+        self.constraints = constraints
+        self.checks_after_run = constraints == "after"
+
+    def options(self) -> dict[str, object]:
+        """The options, by the names of the constructor."""
+        return {
+            "slack_ratio": self.slack_ratio,
+            "slack_amount": self.slack_amount,
+            "min_steps": self.min_steps,
+            "constraints": self.constraints,
+        }
+
+    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
+        """Once, at the end."""
+        return total_steps
+
+    def due(self, trial: Progress, step: int, loss: float) -> int | None:
+        """The best checkpoint at the last step."""
+        return due_once(trial, step, loss, self.constraints)
+
+    def due_at_end(self, trial: Progress) -> int | None:
+        """The best checkpoint of a trial that ended before its last step."""
+        return due_once_at_end(trial, self.constraints)
+
+    def may_check_best(self, trial: Progress) -> bool:
+        """The best checkpoint is the one that counts."""
+        return True
+
+    def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
+        """Nothing is ranked: the best of all is enough."""
+        return None
+
+    def decide(
+        self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History
+    ) -> Decision:
+        """Stop what is beyond the slack; a trial that is the best itself never is."""
+        stratum, step = report.stratum, report.step
+        if step < self.min_steps:
+            return Decision(
+                Action.CONTINUE, _GRACE, stratum, step=step, number=float(self.min_steps)
+            )
+        worst = self.threshold(history.best_loss)
+        stops = min(trial.progress.best_loss, report.loss) > worst
+        action = Action.STOP if stops else Action.CONTINUE
+        if self.slack_amount is not None:
+            why, number = _CUT_AMOUNT if stops else _KEEP_AMOUNT, self.slack_amount
+        else:
+            assert self.slack_ratio is not None  # one of the two is in force
+            why, number = _CUT_RATIO if stops else _KEEP_RATIO, 1 + self.slack_ratio
+        return Decision(action, why, stratum, step=step, number=float(number))
+
+    def threshold(self, best_loss: float) -> float:
+        """The worst loss that goes on when ``best_loss`` is the best of all.
+
+        >>> Bandit(slack_ratio=0.25).threshold(8.0), Bandit(slack_ratio=0.25).threshold(-10.0)
+        (10.0, -8.0)
+        """
+        if self.slack_amount is not None:
+            return best_loss + self.slack_amount
+        assert self.slack_ratio is not None  # one of the two is in force
+        slack = 1 + self.slack_ratio
+        return best_loss * slack if best_loss >= 0 else best_loss / slack

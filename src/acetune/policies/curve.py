@@ -1,0 +1,171 @@
+"""Stop by prediction: from where a trial stands to where finished trials ended from there."""
+
+from __future__ import annotations
+
+import math
+
+from acetune.core.decision import Action, Decision
+from acetune.core.errors import GoalError
+from acetune.core.groups import Filing, Group
+from acetune.core.history import History
+from acetune.core.measured import Costs
+from acetune.core.observation import Observation
+from acetune.core.record import Progress, TrialRecord
+from acetune.policies.base import (
+    Policy,
+    When,
+    due_once,
+    due_once_at_end,
+    is_number,
+    require_when,
+    require_whole,
+)
+from acetune.policies.prediction import chance_below
+from acetune.policies.rungs import require_factor, rung_passed
+
+_BETWEEN = "nothing is predicted at step {step}"
+_LEADS = "rank {rank} of {of} at step {step}: no trial has been better"
+_FEW = "finished trials that passed step {step}: {number:.0f}, too few to predict from"
+_ALIKE = "all finished trials were alike at step {step}: nothing to predict from"
+_NOTHING = "no finite objective by step {step}"
+_KEEP = "ends better than the best of all with probability {number:.2g}, seen from step {step}"
+_CUT = "ends better than the best of all with probability {number:.2g} only, seen from step {step}"
+
+
+class PerformanceCurve(Policy):
+    """Stop a trial that is unlikely to end better than the best objective seen so far.
+
+    At steps 1, 2, 4, 8, ... a straight line is fitted through the finished trials: the best
+    objective they ended with against their best by that step. Where the line puts the current
+    trial, and how far finished trials scatter about it, gives the probability that it ends better
+    than the best of all trials. No shape of the curves is assumed. Blind to the constraint.
+
+    Parameters
+    ----------
+    probability:
+        A trial goes on while its chance is at least this, between 0 and 1.
+    min_finished:
+        So many finished trials must have passed the step, at least 3. Trials that were stopped or
+        failed tell nothing about how they would have ended.
+    min_steps:
+        The first step at which trials are judged.
+    spacing:
+        Each such step is this factor times the one before.
+    constraints:
+        ``"callback"``: the best checkpoint of each trial is checked when it ends.
+        ``"after"``: checked after the run, from the best objective down.
+
+    A NaN or infinite objective is never a trial's best; finished trials without a finite one by
+    that step are left out of the fit, and a running one stops once a fit could be made. Finished
+    trials that were all alike at a step predict nothing; ones that lie on a line exactly predict
+    with certainty.
+
+    Judging costs time linear in the number of finished trials, at about ``log2(total_steps)`` steps
+    of each trial; the other steps cost nothing.
+
+    In the spirit of Domhan, Springenberg, Hutter: Speeding up automatic hyperparameter optimization
+    of deep neural networks by extrapolation of learning curves, IJCAI 2015; Swersky, Snoek, Adams:
+    Freeze-thaw Bayesian optimization, 2014; and the curve rule of Golovin et al., KDD 2017, with
+    regression in place of their models of the curve.
+
+    >>> PerformanceCurve(probability=0.1).options()["probability"]
+    0.1
+    """
+
+    def __init__(
+        self,
+        probability: float = 0.05,
+        min_finished: int = 5,
+        min_steps: int = 1,
+        spacing: float = 2,
+        constraints: When = "callback",
+    ) -> None:
+        if not is_number(probability) or not 0 <= probability <= 1:
+            raise GoalError(f"probability must lie between 0 and 1, got {probability!r}")
+        require_whole("min_finished", min_finished, least=3)
+        require_whole("min_steps", min_steps, least=1)
+        require_factor("spacing", spacing)
+        require_when(constraints)
+        self.probability = float(probability)
+        self.min_finished = min_finished
+        self.min_steps = min_steps
+        self.spacing = spacing
+        self.constraints = constraints
+        self.checks_after_run = constraints == "after"
+
+    def options(self) -> dict[str, object]:
+        """The options, by the names of the constructor."""
+        return {
+            "probability": self.probability,
+            "min_finished": self.min_finished,
+            "min_steps": self.min_steps,
+            "spacing": self.spacing,
+            "constraints": self.constraints,
+        }
+
+    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
+        """Once, at the end."""
+        return total_steps
+
+    def due(self, trial: Progress, step: int, loss: float) -> int | None:
+        """The best checkpoint at the last step."""
+        return due_once(trial, step, loss, self.constraints)
+
+    def due_at_end(self, trial: Progress) -> int | None:
+        """The best checkpoint of a trial that ended before its last step."""
+        return due_once_at_end(trial, self.constraints)
+
+    def may_check_best(self, trial: Progress) -> bool:
+        """The best checkpoint is the one that counts."""
+        return True
+
+    def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
+        """By the geometric step that was passed; the key is the trial's best loss by then."""
+        before = trial.progress.last_step
+        passed = rung_passed(before, report.step, self.min_steps, self.spacing)
+        if passed is None:
+            return None
+        return Filing(passed, min(trial.progress.best_loss, report.loss))
+
+    def decide(
+        self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History
+    ) -> Decision:
+        """Stop what has hardly a chance left to end better than the best of all."""
+        stratum, step = report.stratum, report.step
+        if filing is None:
+            return Decision(Action.CONTINUE, _BETWEEN, stratum, step=step)
+        group = history.group(filing.group)
+        best = min(trial.progress.best_loss, report.loss)
+        action, why, number = self._judge(best, group, history)
+        return Decision(
+            action, why, stratum, group.better_than(best) + 1, len(group) + 1, step, number
+        )
+
+    def _judge(self, best: float, group: Group, history: History) -> tuple[Action, str, float]:
+        if best <= history.best_loss:
+            return Action.CONTINUE, _LEADS, 0.0
+        points = ends_from(group, history)
+        if len(points) < self.min_finished:
+            return Action.CONTINUE, _FEW, float(len(points))
+        if best == math.inf:
+            return Action.STOP, _NOTHING, 0.0
+        chance = chance_below(points, best, history.best_loss)
+        if chance is None:
+            return Action.CONTINUE, _ALIKE, 0.0
+        if chance < self.probability:
+            return Action.STOP, _CUT, chance
+        return Action.CONTINUE, _KEEP, chance
+
+
+def ends_from(group: Group, history: History) -> list[tuple[float, float]]:
+    """Of the finished trials filed in the group: their best loss by then, and in the end.
+
+    Few steps of a trial are filed, so that finding one among them is cheap.
+    """
+    found = []
+    for record in history.finished:
+        if record.state == "finished":
+            for filed_in, best in zip(record.filed_groups, record.filed_keys, strict=True):
+                if filed_in is group and isinstance(best, float) and best < math.inf:
+                    found.append((best, record.progress.best_loss))
+    return found

@@ -1,0 +1,119 @@
+"""The median stopping rule (Golovin et al. 2017)."""
+
+from __future__ import annotations
+
+import math
+
+from acetune.core.decision import Action, Decision
+from acetune.core.groups import Filing, Group
+from acetune.core.history import History
+from acetune.core.measured import Costs
+from acetune.core.observation import Observation
+from acetune.core.record import Progress, TrialRecord
+from acetune.policies.base import (
+    Policy,
+    When,
+    due_once,
+    due_once_at_end,
+    require_when,
+    require_whole,
+)
+
+_GRACE = "within the first {number:.0f} steps"
+_FEW = "other trials that reported step {step}: {number:.0f}, too few to compare with"
+_KEEP = "its best ranks {rank} of {of} among the running averages at step {step}: kept"
+_CUT = "its best ranks {rank} of {of} among the running averages at step {step}: below their median"
+
+
+class MedianStopping(Policy):
+    """Stop a trial whose best so far is worse than the median trial's running average.
+
+    At each step the trial's best objective up to it is compared with the median of the other
+    trials' averages over their reports up to it; only a strictly worse one stops. All trials that
+    reported the step count, running, stopped or finished. Blind to the constraint.
+
+    Parameters
+    ----------
+    min_trials:
+        So many other trials must have reported the step.
+    min_steps:
+        No trial is stopped before this step.
+    constraints:
+        ``"callback"``: the best checkpoint of each trial is checked when it ends.
+        ``"after"``: checked after the run, from the best objective down.
+
+    A NaN or infinite objective makes the trial's average infinitely bad from then on, and is never
+    its best. Such averages count: while they are the median, nobody stops. A trial without any
+    finite objective is worse than any finite median.
+
+    Golovin, Solnik, Moitra, Kochanski, Karro, Sculley: Google Vizier. A service for black-box
+    optimization. KDD 2017, section 3.2.2.
+
+    >>> MedianStopping(min_steps=10)
+    MedianStopping(min_trials=3, min_steps=10, constraints='callback')
+    """
+
+    def __init__(
+        self, min_trials: int = 3, min_steps: int = 1, constraints: When = "callback"
+    ) -> None:
+        require_whole("min_trials", min_trials, least=1)
+        require_whole("min_steps", min_steps, least=1)
+        require_when(constraints)
+        self.min_trials = min_trials
+        self.min_steps = min_steps
+        self.constraints = constraints
+        self.checks_after_run = constraints == "after"
+
+    def options(self) -> dict[str, object]:
+        """The options, by the names of the constructor."""
+        return {
+            "min_trials": self.min_trials,
+            "min_steps": self.min_steps,
+            "constraints": self.constraints,
+        }
+
+    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
+        """Once, at the end."""
+        return total_steps
+
+    def due(self, trial: Progress, step: int, loss: float) -> int | None:
+        """The best checkpoint at the last step."""
+        return due_once(trial, step, loss, self.constraints)
+
+    def due_at_end(self, trial: Progress) -> int | None:
+        """The best checkpoint of a trial that ended before its last step."""
+        return due_once_at_end(trial, self.constraints)
+
+    def may_check_best(self, trial: Progress) -> bool:
+        """The best checkpoint is the one that counts."""
+        return True
+
+    def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
+        """By step; the key is the average of the trial's losses up to it."""
+        average = (trial.progress.loss_sum + report.loss) / (len(trial.log) + 1)
+        # a sum beyond the largest float is no average either
+        return Filing(report.step, average if math.isfinite(average) else math.inf)
+
+    def decide(
+        self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History
+    ) -> Decision:
+        """Stop what is strictly worse than the median of the others."""
+        group = history.group(report.step)
+        best = min(trial.progress.best_loss, report.loss)
+        rank, of = group.better_than(best) + 1, len(group) + 1
+        stratum, step = report.stratum, report.step
+        if step < self.min_steps:
+            return Decision(Action.CONTINUE, _GRACE, stratum, rank, of, step, self.min_steps)
+        if len(group) < self.min_trials:
+            return Decision(Action.CONTINUE, _FEW, stratum, rank, of, step, len(group))
+        median = median_of(group)
+        action, why = (Action.STOP, _CUT) if best > median else (Action.CONTINUE, _KEEP)
+        return Decision(action, why, stratum, rank, of, step, median)
+
+
+def median_of(group: Group) -> float:
+    """The median of the group's keys, which are numbers; two index look-ups."""
+    keys, middle = group.keys, len(group) // 2
+    if len(group) % 2:
+        return float(keys[middle])
+    return float(keys[middle - 1] / 2 + keys[middle] / 2)  # their sum might overflow

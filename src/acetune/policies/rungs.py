@@ -1,0 +1,102 @@
+"""Rungs: steps a constant factor apart, at which trials are compared and most of them stopped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
+
+from acetune.core.decision import Action, Decision
+from acetune.core.errors import GoalError
+from acetune.core.groups import Filing, Group, GroupId
+from acetune.core.history import History
+from acetune.core.observation import Observation
+from acetune.core.record import TrialRecord
+from acetune.policies.base import is_number
+
+BETWEEN = "step {step} is between rungs"
+_FIRST = "first at %s at step {step}"
+_KEEP = "rank {rank} of {of} at %s at step {step}: kept"
+_CUT = "rank {rank} of {of} at %s at step {step}: worse than the cutoff"
+
+
+@lru_cache(maxsize=2**14)  # asked at every step of every trial
+def rungs_up_to(step: int, first: float, factor: float) -> tuple[float, ...]:
+    """The rungs up to ``step``, lowest first.
+
+    >>> rungs_up_to(20, first=1, factor=4)
+    (1, 4, 16)
+    """
+    found: list[float] = []
+    rung = first
+    while rung <= step:
+        found.append(rung)
+        rung = first * factor ** len(found)
+    return tuple(found)
+
+
+def rung_passed(before: int, step: int, first: float, factor: float) -> float | None:
+    """The highest rung passed on the way from step ``before`` to ``step``, or None.
+
+    >>> rung_passed(3, 5, first=1, factor=4), rung_passed(4, 5, first=1, factor=4)
+    (4, None)
+    """
+    rungs = rungs_up_to(step, first, factor)
+    return rungs[-1] if rungs and rungs[-1] > before else None
+
+
+def free_rung(trial: TrialRecord, rungs: Sequence[float], bracket: Hashable) -> GroupId | None:
+    """The highest of the rungs reached that does not hold the trial yet, as a group, or None."""
+    if len(trial.filed_groups) == len(rungs):  # it is filed at rungs only, so at all of them
+        return None
+    groups = ((bracket, rung) for rung in reversed(rungs))
+    return next((group for group in groups if not trial.filed_in(group)), None)
+
+
+def decide_by_cutoff(
+    report: Observation, filing: Filing | None, history: History, factor: float, where: str
+) -> Decision:
+    """Stop what is strictly worse than the cutoff; the first to arrive goes on."""
+    stratum, step = report.stratum, report.step
+    if filing is None:
+        return Decision(Action.CONTINUE, BETWEEN, stratum, step=step)
+    group = history.group(filing.group)
+    rank, of = group.better_than(filing.key) + 1, len(group) + 1
+    if len(group) == 0:
+        return Decision(Action.CONTINUE, _FIRST % where, stratum, rank, of, step)
+    cutoff = cutoff_of(group, factor)
+    worse = report.loss > cutoff
+    action, why = (Action.STOP, _CUT) if worse else (Action.CONTINUE, _KEEP)
+    return Decision(action, why % where, stratum, rank, of, step, cutoff)
+
+
+def cutoff_of(group: Group, factor: float) -> float:
+    """NumPy's linearly interpolated percentile of the rewards (negated losses), as a loss.
+
+    Infinite losses, which stand for objectives that are not finite, are left out.
+    """
+    n = group.better_than(math.inf)
+    if n == 0:
+        return math.inf
+    position = (1 - 1 / factor) * 100 / 100 * (n - 1)
+    below = math.floor(position)
+    above = min(below + 1, n - 1)
+    low, high = -group.keys[n - 1 - below], -group.keys[n - 1 - above]
+    t = position - below
+    reward = low + (high - low) * t if t < 0.5 else high - (high - low) * (1 - t)
+    return float(-reward)
+
+
+def places(n: int, factor: float) -> int:
+    """How many of ``n`` go on: one in ``factor``, rounded up, and at least one.
+
+    >>> places(1, 4), places(4, 4), places(5, 4)
+    (1, 1, 2)
+    """
+    return max(1, math.ceil(n / factor - 1e-9))
+
+
+def require_factor(name: str, value: float) -> None:
+    """Validate the factor between rungs."""
+    if not is_number(value) or value <= 1:
+        raise GoalError(f"{name} must be a number > 1, got {value!r}")

@@ -1,0 +1,116 @@
+"""Truncation selection, as in Azure ML: stop the worst share at every step, by objective alone."""
+
+from __future__ import annotations
+
+import math
+
+from acetune.core.decision import Action, Decision
+from acetune.core.groups import Filing
+from acetune.core.history import History
+from acetune.core.measured import Costs
+from acetune.core.observation import Observation
+from acetune.core.record import Progress, TrialRecord
+from acetune.policies.base import (
+    Policy,
+    When,
+    due_once,
+    due_once_at_end,
+    require_share,
+    require_when,
+    require_whole,
+)
+
+_KEEP = "rank {rank} of {of} reports at step {step}: kept"
+_CUT = "rank {rank} of {of} reports at step {step}: in the worst {number:.0%}"
+_GRACE = "rank {rank} of {of} reports at step {step}: within the first {number:.0f} steps"
+_BETWEEN = "step {step} is not a multiple of {number:.0f}: nothing is compared"
+
+
+class TruncationSelection(Policy):
+    """Stop the worst ``truncation`` of all trials' reports at a step. Blind to the constraint.
+
+    What ACE does to each stratum, done to all reports of a step together. Ties count for the
+    current trial; stopped and finished trials' reports stay in the comparison.
+
+    Parameters
+    ----------
+    truncation:
+        Share of the reports at a step that is stopped, between 0 and 1.
+    every:
+        Compare at the multiples of this step.
+    min_steps:
+        No trial is stopped before this step.
+    constraints:
+        ``"callback"``: the best checkpoint of each trial is checked when it ends.
+        ``"after"``: checked after the run, from the best objective down.
+
+    A NaN or infinite objective ranks last.
+
+    Azure Machine Learning's ``TruncationSelectionPolicy``.
+
+    >>> TruncationSelection(truncation=0.5)
+    TruncationSelection(truncation=0.5, every=1, min_steps=1, constraints='callback')
+    """
+
+    def __init__(
+        self,
+        truncation: float = 0.25,
+        every: int = 1,
+        min_steps: int = 1,
+        constraints: When = "callback",
+    ) -> None:
+        require_share("truncation", truncation)
+        require_whole("every", every, least=1)
+        require_whole("min_steps", min_steps, least=1)
+        require_when(constraints)
+        self.truncation = float(truncation)
+        self.every = every
+        self.min_steps = min_steps
+        self.constraints = constraints
+        self.checks_after_run = constraints == "after"
+
+    def options(self) -> dict[str, object]:
+        """The options, by the names of the constructor."""
+        return {
+            "truncation": self.truncation,
+            "every": self.every,
+            "min_steps": self.min_steps,
+            "constraints": self.constraints,
+        }
+
+    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
+        """Once, at the end."""
+        return total_steps
+
+    def due(self, trial: Progress, step: int, loss: float) -> int | None:
+        """The best checkpoint at the last step."""
+        return due_once(trial, step, loss, self.constraints)
+
+    def due_at_end(self, trial: Progress) -> int | None:
+        """The best checkpoint of a trial that ended before its last step."""
+        return due_once_at_end(trial, self.constraints)
+
+    def may_check_best(self, trial: Progress) -> bool:
+        """The best checkpoint is the one that counts."""
+        return True
+
+    def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
+        """By step; steps between the multiples of ``every`` are not ranked."""
+        return Filing(report.step, report.loss) if report.step % self.every == 0 else None
+
+    def decide(
+        self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History
+    ) -> Decision:
+        """Stop the worst ``truncation`` of the group."""
+        stratum, step = report.stratum, report.step
+        if filing is None:
+            return Decision(Action.CONTINUE, _BETWEEN, stratum, step=step, number=float(self.every))
+        group = history.group(filing.group)
+        better, n = group.better_than(filing.key), len(group) + 1
+        if step < self.min_steps:
+            action, why, number = Action.CONTINUE, _GRACE, float(self.min_steps)
+        elif better >= n - math.floor(self.truncation * n + 1e-9):
+            action, why, number = Action.STOP, _CUT, self.truncation
+        else:
+            action, why, number = Action.CONTINUE, _KEEP, self.truncation
+        return Decision(action, why, stratum, better + 1, n, step, number)

@@ -1,0 +1,47 @@
+"""Numbers that reports carry: as they should be, or an error that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from acetune.core.errors import ReportError
+from acetune.core.goals import Goals, as_number
+
+
+def split_costs(goals: Goals, cost: float | Mapping[str, float]) -> dict[str, float]:
+    """The cost of a check by constraint; one number for all is shared out evenly."""
+    names = [constraint.name for constraint in goals.constraints]
+    if isinstance(cost, Mapping):
+        for name in cost:
+            if name not in names:
+                raise ReportError(f"cost of unknown constraint {name!r}; this study has {names}")
+        return {n: require_cost(c, f"cost of constraint {n!r}") for n, c in cost.items()}
+    total = require_cost(cost, "constraint_cost_s")
+    return dict.fromkeys(names, total / len(names)) if names else {}
+
+
+def require_step(step: int) -> int:
+    """A step as a plain number from 1 on, else a :class:`ReportError` that names it."""
+    if isinstance(step, bool) or not hasattr(step, "__index__") or step < 1:
+        raise ReportError(f"step must be a whole number >= 1, got {step!r}")
+    return int(step)
+
+
+def require_total_steps(total_steps: int | None) -> int | None:
+    """``total_steps`` if it makes sense, else a :class:`ReportError` that names it."""
+    if total_steps is None:
+        return None
+    if isinstance(total_steps, bool) or not hasattr(total_steps, "__index__"):
+        raise ReportError(f"total_steps must be a whole number, got {total_steps!r}")
+    total = int(total_steps)
+    if total < 1:
+        raise ReportError(f"total_steps must be >= 1, got {total}")
+    return total
+
+
+def require_cost(cost: float, what: str) -> float:
+    """A cost in seconds: finite and not negative."""
+    seconds = as_number(cost, what)
+    if not 0.0 <= seconds < float("inf"):
+        raise ReportError(f"{what} must be a finite number of seconds >= 0, got {cost!r}")
+    return seconds

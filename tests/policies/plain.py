@@ -1,0 +1,202 @@
+"""The other policies' rules written a second time, from the list of all reports alone.
+
+Each rule says how it ranks one report; the study around it is that of ``core.reference``.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+
+from acetune.policies import (
+    ASHALexicographic,
+    ASHAStratum,
+    Bandit,
+    Hyperband,
+    MedianStopping,
+    Policy,
+    TruncationSelection,
+)
+from core.reference import INF, OtherRule, ReferenceStudy, Report, percentile
+
+
+def standing(study: ReferenceStudy) -> list[Report]:
+    """The reports that no later attempt has replaced."""
+    return [r for r in study.reports if not r.replaced]
+
+
+def up_to(study: ReferenceStudy, trial: str, step: int) -> list[float]:
+    """The losses of a trial up to a step."""
+    return [r.loss for r in study.own(trial) if r.step <= step]
+
+
+def among(
+    report: Report, rivals: list[Report], key: Callable[[Report], tuple[float, ...]]
+) -> tuple[int, int]:
+    """How many of the rivals are better, and how many there are with the report itself."""
+    return sum(key(other) < key(report) for other in rivals), len(rivals) + 1
+
+
+def one_in(reduction_factor: float, n: int) -> int:
+    """How many of n go on."""
+    return max(1, math.ceil(n / Fraction(reduction_factor)))
+
+
+@dataclass(frozen=True)
+class HyperbandRule(OtherRule):
+    reduction_factor: float = 4
+    brackets: int = 3
+    min_steps: int = 1
+    constraints: str = "callback"
+
+    def policy(self) -> Policy:
+        return Hyperband(**asdict(self))
+
+    def rank(self, study: ReferenceStudy, report: Report) -> None:
+        bracket = list(study.attempts).index(report.trial) % self.brackets
+        rungs, rung = [], self.min_steps * self.reduction_factor**bracket
+        while rung <= report.step:
+            rungs.append((bracket, rung))
+            rung *= self.reduction_factor
+        taken = [r.rung for r in study.own(report.trial)]
+        free = [rung for rung in rungs if rung not in taken]
+        if not free:
+            return
+        report.rung = max(free)
+        losses = [r.loss for r in standing(study) if r.rung == report.rung]
+        report.rank, report.of = sum(x < report.loss for x in losses) + 1, len(losses) + 1
+        if losses:
+            cutoff = percentile([-loss for loss in losses], self.reduction_factor)
+            report.stop = -report.loss < cutoff
+
+
+@dataclass(frozen=True)
+class MedianRule(OtherRule):
+    min_trials: int = 3
+    min_steps: int = 1
+    constraints: str = "callback"
+
+    def policy(self) -> Policy:
+        return MedianStopping(**asdict(self))
+
+    def rank(self, study: ReferenceStudy, report: Report) -> None:
+        averages = []
+        for trial in study.attempts:
+            steps = [r.step for r in study.own(trial)]
+            if trial != report.trial and report.step in steps:
+                losses = up_to(study, trial, report.step)
+                total = 0.0
+                for loss in losses:  # in the order of steps: the same rounding
+                    total += loss
+                averages.append(total / len(losses))
+        best = min([*up_to(study, report.trial, report.step), report.loss])
+        report.rank, report.of = sum(a < best for a in averages) + 1, len(averages) + 1
+        if len(averages) >= self.min_trials and report.step >= self.min_steps:
+            report.stop = best > statistics.median(averages)
+
+
+@dataclass(frozen=True)
+class BanditRule(OtherRule):
+    slack_ratio: float | None = 0.1
+    slack_amount: float | None = None
+    min_steps: int = 1
+    constraints: str = "callback"
+
+    def policy(self) -> Policy:
+        return Bandit(**asdict(self))
+
+    def rank(self, study: ReferenceStudy, report: Report) -> None:
+        """In values, as Azure ML's manual says it, not in losses."""
+        sign = -1 if study.mode == "max" else 1
+        everything = [sign * r.loss for r in study.reports if r.loss < INF]
+        own = [sign * loss for loss in up_to(study, report.trial, report.step) if loss < INF]
+        if report.loss < INF:
+            own.append(sign * report.loss)
+        if not everything or report.step < self.min_steps:
+            return
+        if not own:
+            report.stop = True
+            return
+        if self.slack_amount is not None:
+            amount = self.slack_amount
+            if study.mode == "max":
+                report.stop = max(own) < max(everything) - amount
+            else:
+                report.stop = min(own) > min(everything) + amount
+            return
+        assert self.slack_ratio is not None
+        if study.mode == "max":
+            best, slack = max(everything), 1 + self.slack_ratio
+            report.stop = max(own) < (best / slack if best > 0 else best * slack)
+        else:
+            best, slack = min(everything), 1 + self.slack_ratio
+            report.stop = min(own) > (best * slack if best > 0 else best / slack)
+
+
+@dataclass(frozen=True)
+class TruncationRule(OtherRule):
+    truncation: float = 0.25
+    every: int = 1
+    min_steps: int = 1
+    constraints: str = "callback"
+
+    def policy(self) -> Policy:
+        return TruncationSelection(**asdict(self))
+
+    def rank(self, study: ReferenceStudy, report: Report) -> None:
+        if report.step % self.every:
+            return
+        rivals = [r for r in standing(study) if r.step == report.step]
+        better, n = among(report, rivals, lambda r: (r.loss,))
+        report.rank, report.of = better + 1, n
+        cut = math.floor(Fraction(self.truncation) * n + Fraction(1, 10**9))
+        report.stop = better >= n - cut and report.step >= self.min_steps
+
+
+@dataclass(frozen=True)
+class AshaStratumRule(OtherRule):
+    reduction_factor: float = 4
+    min_steps: int = 1
+    interval: str | int = 1
+    truncation: float = 0.25
+    at_rungs = True
+
+    def policy(self) -> Policy:
+        return ASHAStratum(**asdict(self))
+
+    def rank(self, study: ReferenceStudy, report: Report) -> None:
+        report.rung = study.rung_passed(report.trial, report.step)
+        if report.rung is None:
+            return
+        rivals = [
+            r for r in standing(study) if (r.rung, r.stratum) == (report.rung, report.stratum)
+        ]
+        better, n = among(report, rivals, Report.key)
+        report.rank, report.of = better + 1, n
+        report.stop = better >= one_in(self.reduction_factor, n)
+
+
+@dataclass(frozen=True)
+class AshaLexRule(OtherRule):
+    reduction_factor: float = 4
+    min_steps: int = 1
+    gate: bool = True
+    interval = 1
+    at_rungs = True
+
+    def policy(self) -> Policy:
+        return ASHALexicographic(**asdict(self))
+
+    def rank(self, study: ReferenceStudy, report: Report) -> None:
+        report.rung = study.rung_passed(report.trial, report.step)
+        if report.rung is None:
+            return
+        rivals = [r for r in standing(study) if r.rung == report.rung]
+        better, n = among(
+            report, rivals, lambda r: (INF, INF) if r.loss == INF else (r.violation, r.loss)
+        )
+        report.rank, report.of = better + 1, n
+        report.stop = better >= one_in(self.reduction_factor, n)
