@@ -24,10 +24,12 @@ _AGAIN_RANKED = "rank {rank} of {of} at step {step}: as decided before"
 class StopperTrial:
     """One attempt of a trial. Asking changes nothing; only :meth:`observe` and the endings do."""
 
-    __slots__ = ("_stopper", "record")
+    __slots__ = ("_constrained", "_history", "_policy", "_stopper", "record")
 
     def __init__(self, stopper: Stopper, record: TrialRecord) -> None:
         self._stopper = stopper
+        self._policy, self._history = stopper.policy, stopper.history
+        self._constrained = bool(stopper.goals.constraints)
         self.record = record
 
     @property
@@ -78,11 +80,10 @@ class StopperTrial:
 
     def due(self, step: int, loss: float, snapshot: bool = True) -> Due | None:
         """The check that is due at this step, whether or not the gate lets it through."""
-        if not self._stopper.goals.constraints:
+        if not self._constrained:
             return None
-        progress = self.record.progress
-        gate = self._stopper.history.gate
-        return check_due(self._stopper.policy, progress, step, loss, gate, best_kept=snapshot)
+        gate = self._history.gate
+        return check_due(self._policy, self.record.progress, step, loss, gate, best_kept=snapshot)
 
     def ending_due(self, snapshot: bool = True) -> Due | None:
         """The check that is due if the trial ends by itself now, gated or not."""
@@ -158,8 +159,7 @@ class StopperTrial:
         What :meth:`observe` ends in; a replay, whose numbers were validated as a whole, begins
         here.
         """
-        record, stopper = self.record, self._stopper
-        history, policy = stopper.history, stopper.policy
+        record, history, policy = self.record, self._history, self._policy
         report = Observation(
             record.id, step, loss, check, primary_cost_s, check_cost_s, snapshot_cost_s
         )
@@ -264,7 +264,7 @@ class StopperTrial:
             )
         same = log.loss[index] == loss
         if constraints is not None and same:
-            same = log.digest[index] == digest(self._stopper.goals.measurements(constraints))
+            same = log.digest.get(step, 0) == digest(self._stopper.goals.measurements(constraints))
         if not same:
             self._stopper.on_repeat(
                 f"trial {record.id!r} reported step {step} again with other values; the first "

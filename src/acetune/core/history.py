@@ -17,7 +17,7 @@ from acetune.core.decision import Action, Decision, Stratum
 from acetune.core.groups import Filing, Group, GroupId
 from acetune.core.measured import Costs
 from acetune.core.observation import CheckResult, Observation, TrialId
-from acetune.core.record import Checkpoint, Progress, ReportLog, TrialRecord
+from acetune.core.record import Checkpoint, Progress, TrialRecord
 
 _NOBODY = Group(None)
 
@@ -42,7 +42,7 @@ class History:
         self.gate = math.inf
         self.reports = 0
         self.checks = 0
-        self.strata: dict[Stratum, int] = {"valid": 0, "invalid": 0, "unchecked": 0}
+        self._valid_reports = self._invalid_reports = 0
         self._groups: dict[GroupId, Group] = {}
         self._valid_losses: Any = SortedList()  # each trial's best valid loss
         self._violations: Any = SortedList()  # positive and finite
@@ -52,6 +52,12 @@ class History:
     def group(self, group_id: GroupId) -> Group:
         """The reports filed under ``group_id`` (an empty group if there are none)."""
         return self._groups.get(group_id, _NOBODY)
+
+    @property
+    def strata(self) -> dict[Stratum, int]:
+        """How many reports there are in each stratum."""
+        valid, invalid = self._valid_reports, self._invalid_reports
+        return {"valid": valid, "invalid": invalid, "unchecked": self.reports - valid - invalid}
 
     @property
     def median_violation(self) -> float:
@@ -104,17 +110,16 @@ class History:
 
     def _inherit(self, record: TrialRecord, old: TrialRecord, upto: int) -> None:
         log = old.log
-        filed = zip(old.filed_steps, old.filed_groups, old.filed_keys, strict=True)
-        for step, group, key in filed:
+        for filing in old.filings:
+            step, group, key = filing
             if step > upto:
                 group.remove(key)
             else:
-                record.file(step, group, key)
+                record.filings.append(filing)
         for index, step in enumerate(log.step):
             if step > upto:
                 break
-            for column in ReportLog.__slots__:
-                getattr(record.log, column).append(getattr(log, column)[index])
+            log.copy_to(record.log, index)
             record.progress.advance(
                 step, log.loss[index], step if log.stratum[index] != 2 else None
             )
@@ -131,10 +136,12 @@ class History:
         if check_s or snapshot_s:
             costs.add_check(check_s, snapshot_s)
         if check is None:
-            self.strata["unchecked"] += 1
             progress.advance(step, loss, None)
         else:
-            self.strata["valid" if check.valid else "invalid"] += 1
+            if check.valid:
+                self._valid_reports += 1
+            else:
+                self._invalid_reports += 1
             progress.advance(step, loss, check.step)
             self.add_check(record, check)
         record.log.append(report, decision)
@@ -144,7 +151,7 @@ class History:
             if group is None:
                 group = self._groups[group_id] = Group(group_id)
             group.add(key)
-            record.file(step, group, key)
+            record.filings.append((step, group, key))
         self.reports += 1
         if loss < self.best_loss:
             self.best_loss = loss

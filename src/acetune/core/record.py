@@ -60,7 +60,7 @@ _STRATA: tuple[Stratum, ...] = ("valid", "invalid", "unchecked")
 
 
 class ReportLog:
-    """The reports of one attempt, a column a field: about 50 bytes a report."""
+    """The reports of one attempt, a column a field: about 40 bytes a report."""
 
     __slots__ = ("digest", "loss", "of", "rank", "step", "stratum")
 
@@ -68,26 +68,33 @@ class ReportLog:
         self.step = array("q")
         self.loss = array("d")
         self.stratum = array("b")
-        self.digest = array("q")  # of what was measured, to know a repeated report by
         self.rank = array("q")
         self.of = array("q")
+        self.digest: dict[int, int] = {}  # step -> of what was measured: to know it again by
 
     def __len__(self) -> int:
         return len(self.step)
 
     def append(self, report: Observation, decision: Decision) -> None:
         """Add a report with its decision."""
-        check = report.check
-        self.step.append(report.step)
-        self.loss.append(report.loss)
+        _, step, loss, check, *_ = report
+        self.step.append(step)
+        self.loss.append(loss)
         self.rank.append(decision.rank or 0)
         self.of.append(decision.of or 0)
         if check is None:
             self.stratum.append(2)
-            self.digest.append(0)
         else:
             self.stratum.append(0 if check.valid else 1)
-            self.digest.append(digest(check.measured))
+            self.digest[step] = digest(check.measured)
+
+    def copy_to(self, other: ReportLog, index: int) -> None:
+        """Give another log the report at ``index``."""
+        for column in ("step", "loss", "stratum", "rank", "of"):
+            getattr(other, column).append(getattr(self, column)[index])
+        step = self.step[index]
+        if step in self.digest:
+            other.digest[step] = self.digest[step]
 
     def find(self, step: int) -> int | None:
         """Index of the report at ``step``, or None."""
@@ -126,18 +133,9 @@ class TrialRecord:
     best_valid: Checkpoint | None = None
     nearest: Checkpoint | None = None  # least violating checked checkpoint
     log: ReportLog = field(default_factory=ReportLog)
-    # where its reports are ranked: the step, the group and the key of each, side by side
-    filed_steps: list[int] = field(default_factory=list)
-    filed_groups: list[Group] = field(default_factory=list)
-    filed_keys: list[Key] = field(default_factory=list)
+    filings: list[tuple[int, Group, Key]] = field(default_factory=list)  # step, where, by what
     stop_decision: Decision | None = None
 
     def filed_in(self, group_id: GroupId) -> bool:
         """Whether a report of this attempt stands in the group."""
-        return any(group.id == group_id for group in self.filed_groups)
-
-    def file(self, step: int, group: Group, key: Key) -> None:
-        """Remember where a report is ranked."""
-        self.filed_steps.append(step)
-        self.filed_groups.append(group)
-        self.filed_keys.append(key)
+        return any(group.id == group_id for _, group, _ in self.filings)

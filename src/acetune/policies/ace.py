@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from acetune.core.decision import Action, Decision
+from acetune.core.decision import Action, Decision, Stratum
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.history import History
@@ -118,7 +118,8 @@ class ACE(Policy):
         group_id, key = filing
         group = history.group(group_id)
         better, n = group.better_than(key), len(group.keys) + 1
-        step, stratum = report.step, report.stratum
+        step, check = report.step, report.check
+        stratum: Stratum = "unchecked" if check is None else "valid" if check.valid else "invalid"
         if step < self.min_steps:
             action, why, number = Action.CONTINUE, _GRACE, float(self.min_steps)
         elif self.stopping == "first-violation" and stratum == "invalid":

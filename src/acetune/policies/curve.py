@@ -165,7 +165,7 @@ def ends_from(group: Group, history: History) -> list[tuple[float, float]]:
     found = []
     for record in history.finished:
         if record.state == "finished":
-            for filed_in, best in zip(record.filed_groups, record.filed_keys, strict=True):
+            for _, filed_in, best in record.filings:
                 if filed_in is group and isinstance(best, float) and best < math.inf:
                     found.append((best, record.progress.best_loss))
     return found

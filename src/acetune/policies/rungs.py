@@ -47,7 +47,7 @@ def rung_passed(before: int, step: int, first: float, factor: float) -> float | 
 
 def free_rung(trial: TrialRecord, rungs: Sequence[float], bracket: Hashable) -> GroupId | None:
     """The highest of the rungs reached that does not hold the trial yet, as a group, or None."""
-    if len(trial.filed_groups) == len(rungs):  # it is filed at rungs only, so at all of them
+    if len(trial.filings) == len(rungs):  # it is filed at rungs only, so at all of them
         return None
     groups = ((bracket, rung) for rung in reversed(rungs))
     return next((group for group in groups if not trial.filed_in(group)), None)
