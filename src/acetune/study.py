@@ -91,7 +91,8 @@ def tune(
     policy:
         When to check and whom to stop: an object, or a name such as ``"ace"`` or ``"asha+after"``.
     searcher:
-        ``"tpe"``, ``"random"``, or a :class:`~acetune.Searcher`.
+        ``"tpe"``, ``"random"``, ``"gp"``, ``"cmaes"`` (blind to constraints), ``"blendsearch"``,
+        ``"cfo"``, or a :class:`~acetune.Searcher`.
     points:
         Configurations to try first; left-out dimensions are sampled.
     confirm:

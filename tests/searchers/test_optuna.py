@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 import acetune
-from acetune import ACE, Constraint, Searcher, Stopper
+from acetune import ACE, Constraint, Stopper
 from acetune.core.errors import GoalError
 from acetune.core.outcome import Outcome, outcome
-from acetune.searchers import SEARCHER_NAMES, make_searcher
-from acetune.searchers.optuna import OptunaSearcher
+from acetune.searchers.optuna import OptunaSearcher, distributions
 from acetune.space import Space
 from engines.helpers import by_hand, g_of, tune
-
-SPACE = Space(
-    {
-        "x": acetune.uniform(0.0, 1.0),
-        "rate": acetune.loguniform(1e-4, 1.0),
-        "n": acetune.randint(1, 8),
-        "m": acetune.lograndint(1, 100),
-        "kind": acetune.choice(["a", 2, None, True]),
-        "fixed": 5,
-    }
-)
+from searchers.helpers import SPACE, SQUARE, far_from, made, suggestions
 
 
-def made(name: str = "tpe", seed: int | None = 0, **options: Any) -> OptunaSearcher:
-    searcher = make_searcher(name, options.pop("space", SPACE), seed=seed, **options)
+def in_optuna(name: str = "tpe", seed: int | None = 0, **options: Any) -> OptunaSearcher:
+    searcher = made(name, seed, **options)
     assert isinstance(searcher, OptunaSearcher)
     return searcher
 
@@ -40,55 +32,6 @@ def made(name: str = "tpe", seed: int | None = 0, **options: Any) -> OptunaSearc
 def told(searcher: OptunaSearcher) -> list[FrozenTrial]:
     """The trials as Optuna has them."""
     return searcher._study.get_trials(deepcopy=False)
-
-
-def suggestions(searcher: Searcher, numbers: Sequence[int]) -> list[dict[str, Any]]:
-    found = []
-    for number in numbers:
-        found.append(searcher.ask(number))
-        searcher.tell(number, Outcome(float(number % 3), 0.5 * (number % 2)))
-    return found
-
-
-# -- asking --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", SEARCHER_NAMES)
-def test_suggestions_lie_in_the_space(name: str) -> None:
-    for params in suggestions(made(name), range(1, 40)):
-        assert list(params) == ["x", "rate", "n", "m", "kind"]
-        assert all(SPACE.dimensions[key].contains(value) for key, value in params.items())
-        assert type(params["n"]) is int and type(params["x"]) is float
-
-
-@pytest.mark.parametrize("name", SEARCHER_NAMES)
-def test_a_seed_repeats_the_suggestions(name: str) -> None:
-    numbers = range(1, 20)
-    first = suggestions(made(name, 3), numbers)
-    assert suggestions(made(name, 3), numbers) == first
-    assert suggestions(made(name, 4), numbers) != first
-    assert suggestions(made(name, None), numbers) != suggestions(made(name, None), numbers)
-
-
-def test_points_first_then_the_sampler() -> None:
-    searcher = made(points=[{"x": 0.5, "kind": True}, {"n": 3}])
-    first, second, third = (searcher.ask(number) for number in (1, 2, 3))
-    assert (first["x"], first["kind"]) == (0.5, True) and second["n"] == 3
-    assert third["x"] != 0.5
-
-
-def test_workers_may_ask_before_others_have_answered() -> None:
-    searcher = made()
-    asked = [searcher.ask(number) for number in range(1, 6)]
-    for number in (3, 1, 5, 2, 4):
-        searcher.tell(number, Outcome(float(number), 0.0))
-    assert [trial.value for trial in told(searcher)] == [1, 2, 3, 4, 5]
-    assert [trial.params for trial in told(searcher)] == asked
-
-
-def test_an_unknown_searcher_is_named() -> None:
-    with pytest.raises(GoalError, match=r"'cmaes'; choose from random, tpe"):
-        make_searcher("cmaes", SPACE)
 
 
 # -- telling -------------------------------------------------------------------------------------
@@ -113,7 +56,7 @@ def stopper_with_misses() -> Stopper:
 
 
 def test_every_row_of_the_table_reaches_optuna() -> None:
-    stopper, searcher = stopper_with_misses(), made()
+    stopper, searcher = stopper_with_misses(), in_optuna()
     nan, inf = math.nan, math.inf
 
     failed = stopper.start(1, 9)
@@ -153,7 +96,7 @@ def test_every_row_of_the_table_reaches_optuna() -> None:
 
 
 def test_a_configuration_that_was_turned_down_has_a_violation_and_no_value() -> None:
-    searcher = made()
+    searcher = in_optuna()
     searcher.ask(1)
     searcher.tell(1, Outcome(None, 0.75))
     trial = told(searcher)[0]
@@ -161,7 +104,7 @@ def test_a_configuration_that_was_turned_down_has_a_violation_and_no_value() -> 
 
 
 def test_a_study_tells_the_same(study: Path) -> None:
-    searcher = made(space=Space({"x": acetune.uniform(0, 1)}))
+    searcher = in_optuna(space=Space({"x": acetune.uniform(0, 1)}))
     table = [[(5.0, 3.0), (4.0, 2.5)], [(3.0, 1.0), (2.0, 9.0)], [(8.0, 1.0)]]
     tune(
         by_hand(table),
@@ -180,7 +123,7 @@ def test_a_study_tells_the_same(study: Path) -> None:
 
 
 def test_added_trials_look_as_if_they_had_been_told() -> None:
-    live, resumed = made("random"), made("random")
+    live, resumed = in_optuna("random"), in_optuna("random")
     outcomes = [
         Outcome(1.0, 0.0),
         Outcome(2.0, 0.5),
@@ -202,7 +145,7 @@ def test_added_trials_look_as_if_they_had_been_told() -> None:
 
 
 def test_a_trial_that_is_trained_again_is_told_later() -> None:
-    searcher = made(points=[{"x": 0.5}])
+    searcher = in_optuna(points=[{"x": 0.5}])
     params = {"x": 0.25, "rate": 0.1, "n": 3, "m": 7, "kind": None, "fixed": 5}
     searcher.add(1, params, None)
     assert searcher.ask(2)["x"] == 0.5  # the point still waits
@@ -212,14 +155,24 @@ def test_a_trial_that_is_trained_again_is_told_later() -> None:
     assert trial.params == {name: params[name] for name in SPACE.names}
 
 
-def test_points_of_an_earlier_session_are_not_tried_again() -> None:
-    searcher = made(points=[{"x": 0.25}, {"x": 0.5, "n": 2}])
-    rest = {"rate": 0.1, "m": 7, "kind": None, "fixed": 5}
-    searcher.add(1, {"x": 0.25, "n": 1, **rest}, Outcome(1.0, 0.0))
-    searcher.add(2, {"x": 0.5, "n": 3, **rest}, Outcome(1.0, 0.0))  # not quite that point
-    second = searcher.ask(3)
-    assert (second["x"], second["n"]) == (0.5, 2)
-    assert searcher.ask(4)["x"] not in (0.25, 0.5)
+# -- another configuration was run ---------------------------------------------------------------
+
+
+def test_the_suggestion_ends_as_failed_and_what_was_run_is_added() -> None:
+    searcher = in_optuna(space=SQUARE)
+    run = {"x": 0.25, "y": 1.0}
+    outcomes = [Outcome(3.0, 0.5), Outcome(None, 0.75), Outcome(None, 1.0, failed=True)]
+    for number, found in enumerate(outcomes):
+        searcher.ask(number)
+        searcher.tell(number, found, run)
+    states = [TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL]
+    for suggested, added, state in zip(
+        told(searcher)[::2], told(searcher)[1::2], states, strict=True
+    ):
+        assert suggested.state == TrialState.FAIL and suggested.params != run
+        assert added.state == state and added.params == run
+    assert told(searcher)[1].value == 3.0
+    assert told(searcher)[1].constraints == {"violation": 0.5}
 
 
 # -- what it is good for -------------------------------------------------------------------------
@@ -233,11 +186,11 @@ def feasible_of_the_last_30(
     def result(x: float) -> Outcome:
         return Outcome(loss(x), max(0.0, 0.5 - x) if told else 0.0)
 
-    searcher = made("tpe", seed, space=LINE)
+    searcher = in_optuna("tpe", seed, space=LINE)
     xs: list[float] = []
     for number in range(1, 81):
         if resumed and number == 41:
-            searcher = made("tpe", seed + 1000, space=LINE)
+            searcher = in_optuna("tpe", seed + 1000, space=LINE)
             for earlier, x in enumerate(xs, 1):
                 searcher.add(earlier, {"x": x}, result(x))
         xs.append(searcher.ask(number)["x"])
@@ -263,3 +216,109 @@ def test_where_the_limit_binds_tpe_stays_near_it(seed: int) -> None:
     told = feasible_of_the_last_30(seed, lambda x: x, told=True)
     untold = feasible_of_the_last_30(seed, lambda x: x, told=False)
     assert told >= untold + 10
+
+
+# -- the Gaussian process ------------------------------------------------------------------------
+
+
+def test_a_process_that_is_not_told_of_failures_fails_for_ever() -> None:
+    """Plain Optuna: nothing has changed, so the same is suggested again."""
+    ours = in_optuna("gp", space=SQUARE)
+    plain = optuna.create_study(sampler=copy.deepcopy(ours._study.sampler))
+    chance = random.Random(0)
+    for number in range(12):
+        params = {"x": chance.random(), "y": chance.random()}
+        found = far_from(0.0, 0.0)(params)
+        ours.add(number, params, found)
+        plain.add_trial(
+            create_trial(
+                value=found.loss,
+                params=params,
+                distributions=distributions(SQUARE),
+                constraints={"violation": 0.0},
+            )
+        )
+    repeated = []
+    for _ in range(2):
+        trial = plain.ask(distributions(SQUARE))
+        repeated.append(trial.params)
+        plain.tell(trial, state=TrialState.FAIL)
+    assert repeated[0] == repeated[1]
+
+    failed = Outcome(None, 1.0, failed=True)
+    found_by_us = suggestions(ours, range(20, 22), lambda _: failed)
+    assert found_by_us[0] == repeated[0] != found_by_us[1]
+
+
+def test_a_process_is_told_the_worst_loss_where_there_is_none() -> None:
+    searcher = in_optuna("gp", space=SQUARE)
+    outcomes = [
+        Outcome(None, 1.0, failed=True),  # nothing is known yet
+        Outcome(2.0, 0.0),
+        Outcome(5.0, 0.5),
+        Outcome(None, 1.5, failed=True),
+        Outcome(None, 0.25),
+    ]
+    for number, found in enumerate(outcomes):
+        searcher.ask(number)
+        searcher.tell(number, found)
+    assert [trial.value for trial in told(searcher)] == [None, 2.0, 5.0, 5.0, 5.0]
+    assert [trial.constraints.get("violation") for trial in told(searcher)] == [
+        None,
+        0.0,
+        0.5,
+        1.5,
+        0.25,
+    ]
+
+
+# -- CMA-ES --------------------------------------------------------------------------------------
+
+
+def test_cmaes_is_told_the_objective_alone() -> None:
+    """It would warn of a constraint; and draws options at random, with no word of warning."""
+    searcher = in_optuna("cmaes")
+    suggestions(searcher, range(20), lambda params: Outcome(params["x"], 0.5))
+    assert all(trial.constraints == {} for trial in told(searcher))
+    plain = optuna.create_study(sampler=optuna.samplers.CmaEsSampler(seed=0))
+    trial = plain.ask(distributions(SQUARE))
+    trial.set_constraint("violation", 0.5)
+    with pytest.warns(UserWarning, match="will not use them"):
+        plain.tell(trial, 1.0)
+
+
+def generations(trials: Sequence[FrozenTrial]) -> set[int]:
+    """Those of CMA-ES to which trials with a value belong."""
+    complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+    return {
+        t.system_attrs["cma:generation"] for t in complete if "cma:generation" in t.system_attrs
+    }
+
+
+def test_cmaes_learns_from_trials_that_it_did_not_suggest() -> None:
+    """Plain Optuna passes them over: those added and those that were given in full."""
+    chance = random.Random(0)
+    points = [{"x": chance.random(), "y": chance.random()} for _ in range(30)]
+    best = far_from(0.5, 0.5)
+
+    plain = optuna.create_study(sampler=optuna.samplers.CmaEsSampler(seed=0))
+    for point in points[:15]:
+        plain.add_trial(
+            create_trial(value=best(point).loss, params=point, distributions=distributions(SQUARE))
+        )
+    for point in points[15:]:
+        plain.enqueue_trial(point)
+        trial = plain.ask(distributions(SQUARE))
+        plain.tell(trial, best(point).loss)
+    assert generations(plain.trials) == set()
+
+    ours = in_optuna("cmaes", space=SQUARE, points=points[15:])
+    for number, point in enumerate(points[:15]):
+        ours.add(number, point, best(point))
+    assert suggestions(ours, range(20, 35), best) == points[15:]
+    assert generations(told(ours)) == {0, 1, 2, 3, 4}  # of six trials each, without the first
+
+
+def test_an_unknown_sampler_is_named() -> None:
+    with pytest.raises(GoalError, match="random, tpe, gp, cmaes, got 'tpa'"):
+        OptunaSearcher(SPACE, "tpa")  # type: ignore[arg-type]

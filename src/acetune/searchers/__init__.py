@@ -19,6 +19,10 @@ __all__ = ["SEARCHER_NAMES", "Searcher", "make_searcher"]
 _SEARCHERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "random": ("acetune.searchers.optuna", "OptunaSearcher", {"sampler": "random"}),
     "tpe": ("acetune.searchers.optuna", "OptunaSearcher", {"sampler": "tpe"}),
+    "gp": ("acetune.searchers.optuna", "OptunaSearcher", {"sampler": "gp"}),
+    "cmaes": ("acetune.searchers.optuna", "OptunaSearcher", {"sampler": "cmaes"}),
+    "blendsearch": ("acetune.searchers.flaml", "FlamlSearcher", {"method": "blendsearch"}),
+    "cfo": ("acetune.searchers.flaml", "FlamlSearcher", {"method": "cfo"}),
 }
 SEARCHER_NAMES = tuple(_SEARCHERS)
 

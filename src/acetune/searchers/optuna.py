@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+import numpy as np
 import optuna
 from optuna.distributions import (
     BaseDistribution,
@@ -12,25 +15,35 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.trial import Trial, TrialState, create_trial
+from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
+from acetune.core.errors import GoalError, MissingExtraError
 from acetune.core.outcome import Outcome
-from acetune.searchers.base import Searcher
+from acetune.searchers.base import Searcher, searched_part
 from acetune.space import Choice, Float, Space
+
+SamplerName = Literal["random", "tpe", "gp", "cmaes"]
 
 
 class OptunaSearcher(Searcher):
-    """Random search or TPE.
+    """Random search, TPE, a Gaussian process or CMA-ES.
 
-    TPE is told the constraint through ``Trial.set_constraint``: feasible trials are preferred, and
-    infeasible ones ordered by their violation.
+    TPE and the Gaussian process are told the constraint through Optuna's own constraints: feasible
+    trials are preferred, infeasible ones tell where the limit is. **CMA-ES is blind to
+    constraints**: it is told the objective alone and may settle where nothing qualifies.
+
+    A trial that failed, or was turned down before training, has no loss. TPE and CMA-ES pass over
+    it (TPE learns the violation of those turned down) and, as they draw at random, soon suggest
+    something else. The Gaussian process would suggest the same again, for nothing has changed for
+    it: it is told the worst loss seen so far, and the violation.
 
     Parameters
     ----------
     space:
         What to search.
     sampler:
-        ``"random"`` or ``"tpe"``.
+        ``"random"``, ``"tpe"``, ``"gp"`` (needs PyTorch and SciPy) or ``"cmaes"`` (needs cmaes;
+        draws the options of choices at random).
     points:
         Configurations to try first; open dimensions are sampled.
     seed:
@@ -40,44 +53,46 @@ class OptunaSearcher(Searcher):
     def __init__(
         self,
         space: Space,
-        sampler: Literal["random", "tpe"] = "tpe",
+        sampler: SamplerName = "tpe",
         points: Sequence[Mapping[str, Any]] = (),
         seed: int | None = None,
     ) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        made: optuna.samplers.BaseSampler
-        if sampler == "random":
-            made = optuna.samplers.RandomSampler(seed=seed)
-        else:
-            made = optuna.samplers.TPESampler(seed=seed)
-        self._study = optuna.create_study(direction="minimize", sampler=made)
+        self._sampler = sampler
+        self._study = optuna.create_study(direction="minimize", sampler=_made(sampler, seed))
+        self._space = space
         self._distributions = distributions(space)
         self._asked: dict[int, Trial] = {}
         self._points = [dict(point) for point in points]
+        self._worst_loss: float | None = None
 
     def ask(self, trial: int) -> dict[str, Any]:
         """The next point to try first, or else what the sampler suggests."""
         if self._points:
             self._study.enqueue_trial(self._points.pop(0))
-        asked = self._study.ask(self._distributions)
-        self._asked[trial] = asked
-        return dict(asked.params)
+        self._asked[trial] = self._ask()
+        return dict(self._asked[trial].params)
 
-    def tell(self, trial: int, outcome: Outcome) -> None:
-        """The outcome of a trial: its loss, and its violation as a constraint."""
+    def tell(self, trial: int, outcome: Outcome, params: Mapping[str, Any] | None = None) -> None:
+        """The outcome of a trial: its loss, and its violation as a constraint.
+
+        If other ``params`` were run, a trial with those is added and the asked one ends as FAIL:
+        samplers pass over it, whereas one that stays RUNNING counts as a bad value for TPE and as
+        a value to come for the Gaussian process.
+        """
         asked = self._asked.pop(trial)
-        if outcome.failed:
-            self._study.tell(asked, state=TrialState.FAIL)
-        else:
-            asked.set_constraint("violation", outcome.violation)
-            if outcome.loss is None:  # turned down before training: no value, only a violation
-                self._study.tell(asked, state=TrialState.PRUNED)
-            else:
-                self._study.tell(asked, outcome.loss)
+        if params is not None:
+            suggested = self._study.tell(asked, state=TrialState.FAIL)
+            self._study.add_trial(self._frozen(params, outcome, suggested))
+            return
+        state, loss, constraints = self._in_optunas_terms(outcome)
+        for name, value in constraints.items():
+            asked.set_constraint(name, value)
+        self._study.tell(asked, loss, state=state)
 
     def add(self, trial: int, params: Mapping[str, Any], outcome: Outcome | None) -> None:
         """A trial of an earlier session. A point that was tried then is not tried again."""
-        searched = {name: params[name] for name in self._distributions}
+        searched = searched_part(self._space, params)
         for point in self._points:
             if all(searched[name] == value for name, value in point.items()):
                 self._points.remove(point)
@@ -85,17 +100,54 @@ class OptunaSearcher(Searcher):
         if outcome is None:
             self._points.insert(0, searched)
             self.ask(trial)
-            return
-        state = TrialState.COMPLETE if outcome.loss is not None else TrialState.PRUNED
-        self._study.add_trial(
-            create_trial(
-                state=TrialState.FAIL if outcome.failed else state,
-                value=None if outcome.failed else outcome.loss,
-                params=searched,
-                distributions=self._distributions,
-                constraints={} if outcome.failed else {"violation": outcome.violation},
-            )
+        elif self._sampler == "cmaes":
+            # only a trial that it has asked for belongs to one of its generations
+            self._asked[trial] = self._ask()
+            self.tell(trial, outcome, searched)
+        else:
+            self._study.add_trial(self._frozen(searched, outcome))
+
+    def _ask(self) -> Trial:
+        # the Gaussian process divides 0 by 0 when all candidates but one are hopeless, and copes
+        with np.errstate(invalid="ignore"):
+            asked = self._study.ask(self._distributions)
+            if self._sampler == "cmaes":
+                # counts a point to try first among a generation, which it would pass over
+                asked.relative_params  # noqa: B018
+        return asked
+
+    def _frozen(
+        self, params: Mapping[str, Any], outcome: Outcome, in_place_of: FrozenTrial | None = None
+    ) -> FrozenTrial:
+        state, loss, constraints = self._in_optunas_terms(outcome)
+        attributes = {} if in_place_of is None else in_place_of.system_attrs
+        return create_trial(
+            state=state,
+            value=loss,
+            params=searched_part(self._space, params),
+            distributions=self._distributions,
+            constraints=constraints,
+            # the generation in which CMA-ES asked, and its state
+            system_attrs={k: v for k, v in attributes.items() if k.startswith("cma:")},
         )
+
+    def _in_optunas_terms(
+        self, outcome: Outcome
+    ) -> tuple[TrialState, float | None, dict[str, float]]:
+        """State, value and constraints of a trial."""
+        loss = outcome.loss
+        if loss is not None:
+            worst = self._worst_loss
+            self._worst_loss = loss if worst is None else max(loss, worst)
+        elif self._sampler == "gp":
+            loss = self._worst_loss
+        # CMA-ES would only warn that it does not use it
+        constraints = {} if self._sampler == "cmaes" else {"violation": outcome.violation}
+        if loss is not None:
+            return TrialState.COMPLETE, loss, constraints
+        if outcome.failed:
+            return TrialState.FAIL, None, {}
+        return TrialState.PRUNED, None, constraints  # turned down before training
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
@@ -111,3 +163,27 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
                 int(dimension.low), int(dimension.high), log=dimension.log
             )
     return found
+
+
+def _made(sampler: SamplerName, seed: int | None) -> optuna.samplers.BaseSampler:
+    if sampler == "random":
+        return optuna.samplers.RandomSampler(seed=seed)
+    if sampler == "tpe":
+        return optuna.samplers.TPESampler(seed=seed)
+    if sampler == "gp":
+        _require("PyTorch with SciPy", "gp", "torch", "scipy")
+        # says at every suggestion that the study has converged
+        logging.getLogger("optuna._gp.optim_mixed").setLevel(logging.ERROR)
+        return optuna.samplers.GPSampler(seed=seed, warn_independent_sampling=False)
+    if sampler == "cmaes":
+        _require("cmaes", "cmaes", "cmaes")
+        return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
+    raise GoalError(f"sampler must be one of {', '.join(get_args(SamplerName))}, got {sampler!r}")
+
+
+def _require(package: str, extra: str, *modules: str) -> None:
+    try:
+        for module in modules:
+            importlib.import_module(module)
+    except ImportError:
+        raise MissingExtraError(package, extra) from None
