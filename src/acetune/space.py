@@ -183,6 +183,25 @@ class Space:
                 described[name] = {kind: bounds, "log": dimension.log}
         return described
 
+    @classmethod
+    def from_description(cls, described: Mapping[str, Any]) -> Space:
+        """The inverse of :meth:`describe`."""
+        space: dict[str, Dimension | Scalar] = {}
+        for name, value in described.items():
+            if not isinstance(value, Mapping):
+                space[name] = value
+            elif "choice" in value:
+                space[name] = choice(value["choice"])
+            elif "float" in value:
+                low, high = value["float"]
+                space[name] = Float(low, high, bool(value.get("log")))
+            elif "integer" in value:
+                low, high = value["integer"]
+                space[name] = Integer(low, high, bool(value.get("log")))
+            else:
+                raise SpaceError(f"space[{name!r}] is no dimension: {value!r}")
+        return cls(space)
+
 
 def _is_number(value: object) -> TypeGuard[float]:
     # NumPy's numbers count; bools do not

@@ -206,6 +206,11 @@ class Trial:
 
     # -- what engines use ------------------------------------------------------------------------
 
+    @property
+    def model(self) -> object:
+        """The model as last reported; ``MISSING`` if that report had none."""
+        return self._model
+
     def close(self) -> None:
         """The training function has returned: make the check that is still due, say good-bye."""
         if self._progress.last_step == 0:
