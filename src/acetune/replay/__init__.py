@@ -1,0 +1,1 @@
+"""Recorded learning curves, and policies side by side on them on a simulated clock."""

@@ -1,0 +1,21 @@
+"""Pictures of comparisons, as Plotly figures: a kind a file, and how they come to disk."""
+
+from acetune.replay.figures.case_study import TrialCurve, case_study
+from acetune.replay.figures.dots import dots
+from acetune.replay.figures.expected_cost import expected_cost
+from acetune.replay.figures.over_time import over_time
+from acetune.replay.figures.rank_axis import critical_difference
+from acetune.replay.figures.truncation import truncation_curve
+from acetune.replay.figures.writing import write_figure, write_figures
+
+__all__ = [
+    "TrialCurve",
+    "case_study",
+    "critical_difference",
+    "dots",
+    "expected_cost",
+    "over_time",
+    "truncation_curve",
+    "write_figure",
+    "write_figures",
+]

@@ -1,0 +1,144 @@
+"""A table under given limits and check costs: everything a simulation looks up, worked out once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acetune.core.errors import GoalError, TableError
+from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
+from acetune.core.observation import CheckResult
+from acetune.policies.base import is_number
+from acetune.replay.curve_checks import CONFIRM
+from acetune.replay.curves import CurveTable
+
+_UNMEASURED = FailedCheck("not recorded")
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedTable:
+    """Recorded curves, judged.
+
+    Parameters
+    ----------
+    table:
+        The recorded curves.
+    constraints:
+        The limits; those of the table by default. Their metrics must be in the table.
+    cost_ratio:
+        What one check costs, all constraints together, relative to the table's mean iteration;
+        None: what was recorded.
+    """
+
+    table: CurveTable
+    constraints: tuple[Constraint, ...]
+    cost_ratio: float | None = None
+
+    def __post_init__(self) -> None:
+        known = sorted(self.table.metrics)
+        for constraint in self.goals.constraints:
+            if constraint.name not in self.table.metrics:
+                raise TableError(
+                    f"the table {self.table.name!r} has no metric {constraint.name!r} to limit; it "
+                    f"has {known}"
+                )
+            if constraint.margin_se:
+                raise TableError(
+                    f"{constraint.describe()}: a table holds no standard errors; give a tighter "
+                    "limit instead"
+                )
+        ratio = self.cost_ratio
+        if ratio is not None and not (is_number(ratio) and ratio >= 0):
+            raise TableError(f"cost_ratio must be a finite number >= 0, got {ratio!r}")
+
+    @cached_property
+    def goals(self) -> Goals:
+        """Objective and constraints."""
+        return Goals(self.table.objective, self.constraints)
+
+    @cached_property
+    def check_cost_s(self) -> dict[str, float]:
+        """What checking each constraint once costs."""
+        if self.cost_ratio is not None:
+            each = self.cost_ratio * self.table.mean_cost_s / max(1, len(self.constraints))
+            return {constraint.name: each for constraint in self.constraints}
+        recorded = {c.metric: c.cost_s for c in self.table.constraints}
+        missing = [c.name for c in self.constraints if c.name not in recorded]
+        if missing:
+            raise TableError(
+                f"the table {self.table.name!r} does not say what checking {missing[0]!r} costs; "
+                "give a cost ratio"
+            )
+        return {constraint.name: recorded[constraint.name] for constraint in self.constraints}
+
+    @cached_property
+    def losses(self) -> NDArray[np.float64]:
+        """The objective of each row of the table, as a loss."""
+        values = self.table.metrics[self.table.objective.name]
+        return -values if self.table.objective.mode == "max" else values
+
+    def check(self, config: int, step: int, loss: float) -> CheckResult:
+        """What a check of this checkpoint gives; a value that was never measured is a failure."""
+        row = int(self.table.starts[config]) + step - 1
+        measured: dict[str, Estimate | FailedCheck] = {}
+        for constraint in self.constraints:
+            value = float(self.table.metrics[constraint.name][row])
+            # a number that is not finite is a failure like any other check that gives one
+            measured[constraint.name] = Estimate(value) if math.isfinite(value) else _UNMEASURED
+        valid, violation = self.goals.judge(measured)
+        return CheckResult(step, loss, measured, valid, violation)
+
+    @cached_property
+    def feasible(self) -> NDArray[np.bool_]:
+        """Whether each row of the table satisfies all limits."""
+        found = np.ones(len(self.table.cost_s), dtype=bool)
+        for constraint in self.constraints:
+            column = self.table.metrics[constraint.name]
+            found &= np.isfinite(column)
+            if constraint.lower is None:
+                found &= column <= constraint.limit
+            else:
+                found &= column >= constraint.limit
+        return found
+
+    @cached_property
+    def best(self) -> float | None:
+        """The best feasible objective in the table, None where nothing is feasible."""
+        values = self.table.metrics[self.table.objective.name][self.feasible]
+        if not len(values):
+            return None
+        return float(values.max() if self.table.objective.mode == "max" else values.min())
+
+    def confirmed(self, config: int, step: int) -> tuple[float, bool] | None:
+        """Objective on the confirmation rows, and whether a limit is broken there."""
+        metrics = self.table.metrics
+        names = [self.table.objective.name, *(c.name for c in self.constraints)]
+        if any(name + CONFIRM not in metrics for name in names):
+            return None
+        row = int(self.table.starts[config]) + step - 1
+        values = [float(metrics[name + CONFIRM][row]) for name in names]
+        if not all(math.isfinite(value) for value in values):
+            return None
+        holds = [
+            constraint.holds(Estimate(value))
+            for constraint, value in zip(self.constraints, values[1:], strict=True)
+        ]
+        return values[0], not all(holds)
+
+
+def judge(
+    table: CurveTable,
+    constraints: Sequence[Constraint] | None = None,
+    cost_ratio: float | None = None,
+) -> JudgedTable:
+    """The table under these limits, or under its own."""
+    if constraints is None:
+        constraints = [constraint.goal for constraint in table.constraints]
+    elif isinstance(constraints, Constraint):
+        raise GoalError(f"constraints must be a list, got {constraints!r}")
+    return JudgedTable(table, tuple(constraints), cost_ratio)

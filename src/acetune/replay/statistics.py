@@ -1,0 +1,270 @@
+"""Whether policies differ: paired differences, bootstrap intervals and ranks.
+
+A run that found nothing feasible has no value. Nowhere is one made up for it: means leave it out
+(and say how many are left), comparisons by rank and sign count it as worse than any value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from acetune.core.errors import GoalError
+from acetune.replay.distributions import chi_square_tail, f_tail, studentised_range_quantile
+from acetune.replay.runs import Cell, Run
+
+Array = NDArray[Any]
+
+_BLOCK = 2_000_000  # numbers drawn at once in a bootstrap: bounds its memory
+
+
+class Interval(NamedTuple):
+    """A mean and the ends of its confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Signs(NamedTuple):
+    """How often the first of two policies was better, over seeds; nothing found is worst."""
+
+    better: int
+    tie: int
+    worse: int
+    only_first: int  # of better: the second found nothing
+    only_second: int  # of worse: the first found nothing
+    neither: int  # of tie: both found nothing
+
+
+def paired_differences(
+    runs: Iterable[Run], policy_a: str, policy_b: str
+) -> dict[Cell, list[float]]:
+    """By how much ``policy_a`` was better than ``policy_b``, a number a seed, by cell.
+
+    Positive means that a was better, whichever way the objective points. Seeds that both have run,
+    in rising order; those where one of them found nothing have no difference and are left out:
+    :func:`paired_signs` counts them.
+    """
+    return {
+        cell: [_loss(b) - _loss(a) for a, b in pairs if a.best is not None and b.best is not None]
+        for cell, pairs in _pairs(runs, policy_a, policy_b).items()
+    }
+
+
+def paired_signs(runs: Iterable[Run], policy_a: str, policy_b: str) -> dict[Cell, Signs]:
+    """How often ``policy_a`` was better than, equal to and worse than ``policy_b``, by cell."""
+    return {
+        cell: _signs([(_loss(a), _loss(b)) for a, b in pairs])
+        for cell, pairs in _pairs(runs, policy_a, policy_b).items()
+    }
+
+
+def bootstrap_mean(
+    values: ArrayLike, level: float = 0.95, samples: int = 10_000, seed: int = 0
+) -> Interval:
+    """The mean with its percentile bootstrap interval.
+
+    With fewer than about ten values such an interval is too narrow; one value has none, and gives
+    itself three times. The same values and seed give the same interval.
+
+    >>> bootstrap_mean([2.0, 2.0, 2.0])
+    Interval(mean=2.0, low=2.0, high=2.0)
+    """
+    found = np.asarray(values, float).ravel()
+    if not found.size or not np.isfinite(found).all():
+        raise GoalError(f"a bootstrap needs finite numbers, at least one, got {values!r}")
+    if not 0 < level < 1:
+        raise GoalError(f"level must lie between 0 and 1, got {level}")
+    if samples < 1:
+        raise GoalError(f"samples must be at least 1, got {samples}")
+    rng = np.random.default_rng(seed)
+    rows = max(1, _BLOCK // found.size)
+    means = [
+        found[rng.integers(found.size, size=(min(rows, samples - start), found.size))].mean(axis=1)
+        for start in range(0, samples, rows)
+    ]
+    low, high = np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(found.mean()), float(low), float(high))
+
+
+# -- ranks -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Policies by average rank, best first, with the tests of Demsar (2006).
+
+    Policies whose average ranks are less than ``critical_difference`` apart are not told apart by
+    the Nemenyi test; ``cliques`` are the largest groups of such policies.
+    """
+
+    policies: tuple[str, ...]
+    average_ranks: tuple[float, ...]
+    blocks: int  # what was ranked: cells, or cells times seeds
+    friedman_p: float  # that all are equal, by chi-square
+    iman_davenport_p: float  # the same by the less conservative F
+    alpha: float
+    critical_difference: float
+    cliques: tuple[tuple[str, ...], ...]
+
+
+def rank_policies(
+    runs: Iterable[Run], over: Literal["cells", "runs"] = "cells", alpha: float = 0.05
+) -> Ranks:
+    """Average ranks, the Friedman test and the Nemenyi critical difference.
+
+    In every cell and seed policies are ranked, 1 for the best; ties share the mean of their ranks;
+    those that found nothing come last and are tied. ``over="runs"`` takes each of these rankings as
+    one block of the tests. ``over="cells"`` first adds them up over the seeds of a cell and ranks
+    the sums, a block a cell: seeds of one table are no independent evidence, so this is the
+    cautious way, and needs several tables to show anything.
+
+    Every policy must have a run in every cell and seed.
+    """
+    if over not in ("cells", "runs"):
+        raise GoalError(f"over must be 'cells' or 'runs', got {over!r}")
+    if not 0 < alpha < 1:
+        raise GoalError(f"alpha must lie between 0 and 1, got {alpha}")
+    grouped = _by_cell(runs)
+    policies = list(dict.fromkeys(policy for by in grouped.values() for policy, _ in by))
+    if len(policies) < 2:
+        raise GoalError(f"ranks need at least two policies, got {policies}")
+    by_cell = [rank_rows(_losses(cell, by, policies)) for cell, by in grouped.items()]
+    if over == "runs":
+        ranks = np.concatenate(by_cell)
+    else:
+        ranks = rank_rows(np.array([found.sum(axis=0) for found in by_cell]))
+    return _ranks(policies, ranks, alpha)
+
+
+def rank_rows(losses: ArrayLike) -> Array:
+    """Ranks within each row, 1 for the smallest; equal values, infinity too, share their mean.
+
+    >>> rank_rows([[0.3, 0.1, 0.3, float("inf")]])
+    array([[2.5, 1. , 2.5, 4. ]])
+    """
+    rows = np.asarray(losses, float)
+    smaller = (rows[:, None, :] < rows[:, :, None]).sum(axis=2)
+    equal = (rows[:, None, :] == rows[:, :, None]).sum(axis=2)
+    ranks: Array = smaller + (equal + 1) / 2
+    return ranks
+
+
+def friedman(ranks: Array) -> tuple[float, float, float]:
+    """Friedman's chi-square, corrected for ties, its p-value, and that of Iman and Davenport's F.
+
+    One block says nothing, nor do blocks in which all are tied: their p-values are 1.
+    """
+    n, k = ranks.shape
+    spread = float((ranks**2).sum() - n * k * (k + 1) ** 2 / 4)
+    if n < 2 or spread <= 0:
+        return 0.0, 1.0, 1.0
+    sums = ranks.sum(axis=0)
+    chi_square = float((k - 1) * ((sums - n * (k + 1) / 2) ** 2).sum() / spread)
+    left = n * (k - 1) - chi_square
+    f = (n - 1) * chi_square / left if left > 1e-12 * n * k else math.inf
+    f_p = f_tail(f, k - 1, (k - 1) * (n - 1)) if math.isfinite(f) else 0.0
+    return chi_square, chi_square_tail(chi_square, k - 1), f_p
+
+
+def nemenyi_critical_difference(k: int, blocks: int, alpha: float = 0.05) -> float:
+    """How far apart the average ranks of two of k policies must be over so many blocks.
+
+    >>> round(nemenyi_critical_difference(4, 14, alpha=0.10), 3)
+    1.118
+    """
+    q = studentised_range_quantile(1 - alpha, k) / math.sqrt(2)
+    return q * math.sqrt(k * (k + 1) / (6 * blocks))
+
+
+def _ranks(policies: Sequence[str], ranks: Array, alpha: float) -> Ranks:
+    average = ranks.mean(axis=0)
+    order = np.argsort(average, kind="stable")
+    names = tuple(policies[i] for i in order)
+    sorted_ranks = tuple(float(average[i]) for i in order)
+    blocks = len(ranks)
+    difference = nemenyi_critical_difference(len(policies), blocks, alpha)
+    _, p, f_p = friedman(ranks)
+    cliques = tuple(names[i:j] for i, j in _cliques(sorted_ranks, difference))
+    return Ranks(names, sorted_ranks, blocks, p, f_p, alpha, difference, cliques)
+
+
+def _cliques(ranks: Sequence[float], difference: float) -> list[tuple[int, int]]:
+    """The longest stretches, of two and more, within less than the difference; none in another."""
+    found: list[tuple[int, int]] = []
+    for start, rank in enumerate(ranks):
+        end = sum(other - rank < difference for other in ranks)
+        if end - start > 1 and (not found or end > found[-1][1]):
+            found.append((start, end))
+    return found
+
+
+# -- runs side by side -----------------------------------------------------------------------------
+
+
+def _loss(run: Run) -> float:
+    """Smaller is better; nothing found is worst."""
+    if run.best is None:
+        return math.inf
+    return -run.best if run.mode == "max" else run.best
+
+
+def _signs(losses: Sequence[tuple[float, float]]) -> Signs:
+    return Signs(
+        better=sum(a < b for a, b in losses),
+        tie=sum(a == b for a, b in losses),
+        worse=sum(a > b for a, b in losses),
+        only_first=sum(a < b == math.inf for a, b in losses),
+        only_second=sum(b < a == math.inf for a, b in losses),
+        neither=sum(a == b == math.inf for a, b in losses),
+    )
+
+
+def _by_cell(runs: Iterable[Run]) -> dict[Cell, dict[tuple[str, int], Run]]:
+    """Runs by cell, policy and seed, each once, with one mode a cell."""
+    found: dict[Cell, dict[tuple[str, int], Run]] = {}
+    modes: dict[Cell, str] = {}
+    for run in runs:
+        of_cell = found.setdefault(run.cell, {})
+        if (run.policy, run.seed) in of_cell:
+            where = f"{run.cell.describe()}, seed {run.seed}"
+            raise GoalError(f"two runs of {run.policy!r} in one place: {where}")
+        if modes.setdefault(run.cell, run.mode) != run.mode:
+            raise GoalError(f"runs of one cell minimise and maximise: {run.cell.describe()}")
+        of_cell[run.policy, run.seed] = run
+    return found
+
+
+def _pairs(runs: Iterable[Run], first: str, second: str) -> dict[Cell, list[tuple[Run, Run]]]:
+    """Both policies' runs of each cell by seed, where both have one; cells without are left out."""
+    grouped = _by_cell(runs)
+    names = {policy for by in grouped.values() for policy, _ in by}
+    for policy in (first, second):
+        if policy not in names:
+            raise GoalError(f"no runs of {policy!r}; there are {', '.join(sorted(names))}")
+    pairs = {
+        cell: [
+            (by[first, seed], by[second, seed])
+            for seed in sorted(seed for policy, seed in by if policy == first)
+            if (second, seed) in by
+        ]
+        for cell, by in grouped.items()
+    }
+    return {cell: found for cell, found in pairs.items() if found}
+
+
+def _losses(cell: Cell, by: dict[tuple[str, int], Run], policies: Sequence[str]) -> Array:
+    """A row a seed, a column a policy."""
+    seeds = sorted({seed for _, seed in by})
+    for seed in seeds:
+        for policy in policies:
+            if (policy, seed) not in by:
+                where = f"{cell.describe()}, seed {seed}"
+                raise GoalError(f"ranks need all policies everywhere; no {policy!r} in {where}")
+    return np.array([[_loss(by[policy, seed]) for policy in policies] for seed in seeds])

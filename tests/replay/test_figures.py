@@ -1,0 +1,451 @@
+"""Figures hold the right numbers, and come to disk as files that stand alone."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from acetune.core.cost import best_interval, interval_threshold
+from acetune.core.cost import expected_cost as cost
+from acetune.core.errors import AcetuneError, GoalError, MissingExtraError
+from acetune.replay import figures
+from acetune.replay.figures.dots import mean_interval
+from acetune.replay.figures.expected_cost import HORIZONS, RATIOS, switch_length
+from acetune.replay.figures.over_time import value_range
+from acetune.replay.figures.style import COLOURS, cell_titles, looks, spread_apart
+from acetune.replay.progress import Progress
+from acetune.replay.runs import Cell, Incumbent, Run, summarise
+from acetune.replay.statistics import Interval, Ranks, rank_policies
+
+HARD = Cell("credit", "eod <= 0.25", 1.94, 35.0, 4, "random")
+EASY = Cell("credit", "eod <= 0.325", 1.94, 35.0, 4, "random")
+
+
+def run(
+    policy: str,
+    seed: int,
+    steps: Sequence[tuple[float, float]],
+    cell: Cell = HARD,
+    mode: str = "max",
+) -> Run:
+    found = tuple(Incumbent(time_s, value, 0, 1) for time_s, value in steps)
+    return Run(policy, cell, seed, mode, found, 10, 100, 50, 0, 30.0, 5.0, 35.0)
+
+
+def made_runs(policies: Sequence[str] = ("none", "asha", "ace"), seeds: int = 6) -> list[Run]:
+    """Runs that get better over time; one of them finds nothing."""
+    made = []
+    for c, cell in enumerate((HARD, EASY)):
+        for p, policy in enumerate(policies):
+            for seed in range(seeds):
+                rng = np.random.default_rng([c, p, seed])
+                times, values = np.sort(30 * rng.random(4)), np.sort(0.85 + 0.01 * rng.random(4))
+                nothing = (c, p, seed) == (0, 0, 0)
+                steps = [] if nothing else list(zip(times, values, strict=True))
+                made.append(run(policy, seed, steps, cell))
+    return made
+
+
+def traces(figure: Any, **wanted: Any) -> list[Any]:
+    """Those with these properties."""
+    return [trace for trace in figure.data if all(trace[name] == v for name, v in wanted.items())]
+
+
+def texts(figure: Any) -> str:
+    """All that is written in it."""
+    return " | ".join(
+        [figure.layout.title.text, *(note.text for note in figure.layout.annotations)]
+    )
+
+
+# -- over time -------------------------------------------------------------------------------------
+
+
+def test_lines_over_time_hold_means_and_shares() -> None:
+    steps: list[list[tuple[float, float]]] = [[(0.0, 0.5), (20.0, 0.9)], [(10.0, 0.6)]]
+    figure = figures.over_time([run("ace", seed, found) for seed, found in enumerate(steps)])
+    (line,) = traces(figure, name="ace", yaxis="y", hoverinfo=None, showlegend=False)
+    at = {float(time): value for time, value in zip(line.x, line.y, strict=True)}
+    assert max(at) == 35
+    assert at[max(time for time in at if time < 10)] == 0.5
+    assert at[min(time for time in at if time >= 10)] == pytest.approx(0.55)
+    assert at[35] == pytest.approx(0.75)
+    (share,) = traces(figure, name="ace", yaxis="y2")
+    assert (share.y[0], share.y[-1]) == (50, 100)
+    assert line.line.shape == "hv"  # what was found stays known until something better is
+
+
+def test_a_panel_a_cell_and_a_legend_entry_a_policy() -> None:
+    figure = figures.over_time(made_runs(), objective="AUC")
+    written = texts(figure)
+    assert "eod ≤ 0.25" in written
+    assert "eod ≤ 0.325" in written
+    assert "credit, cost ratio 1.94, 35 s, 4 workers, random search" in written
+    assert [trace.name for trace in traces(figure, showlegend=True)] == ["none", "asha", "ace"]
+    assert figure.layout.yaxis.title.text.startswith("Best feasible AUC<br>(higher is better)")
+    for yaxis in ("y", "y2", "y3", "y4"):
+        assert len(traces(figure, yaxis=yaxis, name="ace")) in (
+            1,
+            2,
+        )  # the legend's is in the first
+
+
+def test_policies_can_be_chosen_and_ordered() -> None:
+    figure = figures.over_time(made_runs(), policies=["ace", "none"])
+    named = traces(figure, showlegend=True)
+    assert [trace.name for trace in named] == ["ace", "none"]
+    assert [trace.line.color for trace in named] == list(COLOURS[:2])
+    with pytest.raises(GoalError, match="no runs of 'hyperband'; there are none, asha, ace"):
+        figures.over_time(made_runs(), policies=["hyperband"])
+    with pytest.raises(GoalError, match="no runs were given"):
+        figures.over_time([])
+
+
+def test_bands_are_left_out_when_they_would_be_too_many() -> None:
+    many = made_runs([f"p{i}" for i in range(8)])
+    assert not traces(figures.over_time(many), fill="toself")
+    assert len(traces(figures.over_time(many, bands=True), fill="toself")) == 16
+    assert len(traces(figures.over_time(made_runs()), fill="toself")) == 6
+
+
+def test_early_poor_values_do_not_squash_the_rest() -> None:
+    found = [run("ace", seed, [(0.1, 0.01), (5.0, 0.85 + 0.001 * seed)]) for seed in range(5)]
+    low, high = figures.over_time(found).layout.yaxis.range
+    assert 0.85 < low < 0.852 < high < 0.854
+
+
+def test_the_range_is_that_of_the_second_half_and_of_finite_bands() -> None:
+    t = np.linspace(0, 10, 5)
+    centre = np.array([math.nan, 0.1, 0.5, 0.6, 0.7])
+    line = Progress(t, centre, np.full(5, -math.inf), centre + 0.1, np.ones(5))
+    assert value_range([line]) == pytest.approx([0.5 - 0.08 * 0.3, 0.8 + 0.08 * 0.3])
+    nothing = np.full(5, math.nan)
+    assert value_range([Progress(t, nothing, nothing, nothing, np.zeros(5))]) is None
+
+
+def test_a_cell_in_which_nobody_found_anything_says_so() -> None:
+    figure = figures.over_time([run("ace", 0, []), run("asha", 0, [])])
+    assert "of no policy have half of the runs<br>found something feasible" in texts(figure)
+
+
+@pytest.mark.parametrize("log_time", [False, True])
+def test_checks_after_the_run_are_shown_beyond_the_budget(log_time: bool) -> None:
+    late = [run("none+after", seed, [(36.0 + seed, 0.8)]) for seed in range(3)]
+    figure = figures.over_time(late + made_runs(), log_time=log_time)
+    end = figure.layout.xaxis.range[1]
+    assert (10**end if log_time else end) == pytest.approx(38)
+    assert figure.layout.shapes[0].x0 == 35
+    assert "budget" in texts(figure)
+
+
+def test_a_logarithmic_time_axis_begins_with_the_first_find() -> None:
+    figure = figures.over_time([run("ace", 0, [(0.5, 0.8)])], log_time=True)
+    assert figure.layout.xaxis2.type == "log"
+    assert 10 ** figure.layout.xaxis2.range[0] == pytest.approx(0.5)
+    assert list(figure.layout.xaxis2.tickvals) == [0.5, 1, 2, 5, 10, 20]
+
+
+# -- ranks -----------------------------------------------------------------------------------------
+
+
+RANKS = Ranks(
+    policies=("ace", "asha", "median", "none"),
+    average_ranks=(1.3, 1.9, 2.9, 3.9),
+    blocks=40,
+    friedman_p=1e-9,
+    iman_davenport_p=0.012,
+    alpha=0.05,
+    critical_difference=0.74,
+    cliques=(("ace", "asha"),),
+)
+
+
+def test_policies_hang_off_their_ranks_and_bars_join_those_not_told_apart() -> None:
+    figure = figures.critical_difference(RANKS)
+    points = {trace.name: trace.x[0] for trace in traces(figure, mode="markers")}
+    assert points == dict(zip(RANKS.policies, RANKS.average_ranks, strict=True))
+    (bar,) = traces(figure, hovertext="not told apart: ace, asha")
+    assert bar.x[0] == pytest.approx(1.3, abs=0.03)
+    assert bar.x[1] == pytest.approx(1.9, abs=0.03)
+    written = texts(figure)
+    assert "CD = 0.74" in written
+    assert "p = 0.012, they differ" in written
+    for policy, rank in zip(RANKS.policies, RANKS.average_ranks, strict=True):
+        assert policy in written
+        assert f"{rank:.2f}" in written
+
+
+def test_bars_that_meet_are_drawn_below_each_other() -> None:
+    ranks = Ranks(
+        ("a", "b", "c", "d", "e", "f"),
+        (1.0, 2.0, 3.0, 4.5, 5.5, 5.8),
+        *(30, 0.5, 0.5, 0.05, 1.7),
+        (("a", "b"), ("b", "c"), ("d", "e", "f")),
+    )
+    figure = figures.critical_difference(ranks)
+    heights = [
+        traces(figure, hovertext=f"not told apart: {', '.join(clique)}")[0].y[0]
+        for clique in ranks.cliques
+    ]
+    assert heights[1] < heights[0] == heights[2]
+    assert "no difference is shown" in texts(figure)
+
+
+def test_a_critical_difference_wider_than_the_axis() -> None:
+    ranks = rank_policies(made_runs())  # two cells show nothing
+    assert ranks.critical_difference < 3
+    wide = Ranks(ranks.policies, ranks.average_ranks, 1, 1.0, 1.0, 0.05, 3.3, (ranks.policies,))
+    assert "CD = 3.30, wider than the axis" in texts(figures.critical_difference(wide))
+
+
+# -- means with intervals --------------------------------------------------------------------------
+
+
+def test_dots_are_means_with_students_interval() -> None:
+    runs = [run("ace", seed, [(1.0, value)]) for seed, value in enumerate((0.1, 0.2, 0.3))]
+    (dot,) = figures.dots(summarise(runs)).data
+    assert dot.x[0] == pytest.approx(0.2)
+    # t of 0.975 with two degrees of freedom is 4.3027
+    assert dot.error_x.array[0] == pytest.approx(4.302653 * 0.1 / math.sqrt(3), rel=1e-6)
+
+
+def test_dots_tell_who_found_nothing() -> None:
+    runs = made_runs() + [run("median", seed, []) for seed in range(6)]
+    figure = figures.dots(summarise(runs), objective="AUC")
+    written = texts(figure)
+    assert "1 of 6" in written
+    assert "all 6 found nothing" in written
+    assert len(traces(figure, name="median")) == 0
+    assert len(traces(figure, name="ace")) == 2
+    assert list(figure.layout.yaxis.ticktext) == ["none", "asha", "ace", "median"]
+    assert figure.layout.xaxis.title.text == "Best feasible AUC"
+
+
+def test_one_run_has_a_mean_and_no_interval() -> None:
+    (summary,) = summarise([run("ace", 0, [(1.0, 0.4)])])
+    interval = mean_interval(summary)
+    assert interval is not None
+    assert interval.mean == 0.4
+    assert math.isnan(interval.low)
+    (dot,) = figures.dots([summary]).data
+    assert dot.error_x.array[0] == 0
+    (nothing,) = summarise([run("ace", 0, [])])
+    assert mean_interval(nothing) is None
+
+
+# -- the paper's figures ---------------------------------------------------------------------------
+
+
+def test_curves_of_expected_cost_and_their_cheapest_ends() -> None:
+    figure = figures.expected_cost()
+    lines = {trace.name: trace for trace in traces(figure, mode="lines")}
+    assert set(lines) == {
+        *(f"T = {T}" for T in HORIZONS),
+        *(f"r = {r:g}" for r in RATIOS),
+        "both ends cost the same",
+    }
+    line = lines["r = 64"]
+    assert (line.x[0], line.x[-1]) == (1, 16)
+    assert list(line.y) == pytest.approx([cost(beta, 0.5, 64, 16) for beta in line.x])
+    dots = [(trace.x[0], trace.y[0]) for trace in traces(figure, mode="markers", yaxis="y")]
+    best = [best_interval(0.5, 20, T) for T in HORIZONS]
+    assert best == [2, 4, 8, 16, 1, 1]
+    wanted = [(b, cost(b, 0.5, 20, T)) for b, T in zip(best, HORIZONS, strict=True)]
+    assert np.array(dots) == pytest.approx(np.array(wanted))
+    equal = lines["both ends cost the same"]
+    assert equal.y[0] == pytest.approx(equal.y[-1])
+    assert "switch at T = 22" in texts(figure)
+    assert "switch at r = 14" in texts(figure)
+
+
+@pytest.mark.parametrize(
+    ("p", "r"), [(0.5, 20.0), (0.25, 1.94), (0.03, 24.0), (0.9, 1.0), (0.5, 0)]
+)
+def test_the_length_at_which_the_theorem_switches(p: float, r: float) -> None:
+    lengths = (T for T in range(2, 10_000) if r < interval_threshold(p, T))
+    assert switch_length(p, r) == next(lengths)
+
+
+def test_a_trial_that_is_never_stopped_is_checked_at_its_end() -> None:
+    assert switch_length(0.0, 1.0) is None
+    assert texts(figures.expected_cost(p=0.0)).count("always at the end") == 2
+
+
+def test_truncation_ours_with_intervals_beside_the_papers() -> None:
+    ours = {"EOD ≤ 0.25": {25.0: Interval(85.2, 85.1, 85.4), 3.0: Interval(84.9, 84.8, 85.0)}}
+    paper = {"EOD ≤ 0.25": {3.0: 85.3, 13.0: 85.4}}
+    figure = figures.truncation_curve(ours, paper, trials={"EOD ≤ 0.25": {3.0: 60.0, 25.0: 214.0}})
+    theirs, mine = figure.data
+    assert (list(theirs.x), list(theirs.y)) == ([3, 13], [85.3, 85.4])
+    assert (list(mine.x), list(mine.y)) == ([3, 25], [84.9, 85.2])  # in order, whatever was given
+    assert list(mine.error_y.array) == pytest.approx([0.1, 0.2])
+    assert list(mine.error_y.arrayminus) == pytest.approx([0.1, 0.1])
+    assert list(figure.layout.xaxis.tickvals) == [3, 13, 25]
+    assert "214" in texts(figure)
+    assert len(figures.truncation_curve(ours).data) == 2
+    with pytest.raises(GoalError, match="no limits were given"):
+        figures.truncation_curve({})
+
+
+def curve(label: str = "trial 1", stops: dict[str, int] | None = None) -> figures.TrialCurve:
+    return figures.TrialCurve(
+        label, [1, 2, 3, 4], [0.5, 0.6, 0.7, 0.8], [0.2, 0.25, 0.3, math.nan], 0.25, stops or {}
+    )
+
+
+def test_valid_checkpoints_are_dots_and_invalid_ones_plus_signs() -> None:
+    figure = figures.case_study([curve()], objective="AUC", constraint="EOD")
+    valid, also_valid = traces(figure, name="trial 1, valid")
+    invalid, _ = traces(figure, name="trial 1, invalid")
+    assert (list(valid.x), list(valid.y)) == ([1, 2], [0.5, 0.6])  # at the limit is valid
+    assert list(also_valid.y) == [0.2, 0.25]
+    assert (list(invalid.x), list(invalid.y)) == ([3], [0.7])  # and 4 was not measured
+    assert valid.marker.symbol == "circle"
+    assert invalid.marker.symbol == "cross-thin"
+    assert list(traces(figure, name="trial 1", yaxis="y")[0].y) == [0.5, 0.6, 0.7, 0.8]
+    assert "limit 0.25" in texts(figure)
+
+
+def test_lines_say_where_policies_stopped_a_trial() -> None:
+    curves = [curve(stops={"ACE": 3, "ASHA": 1}), curve("trial 2", {"ACE": 2, "ASHA": 2})]
+    figure = figures.case_study(curves)
+    written = texts(figure)
+    assert "ASHA stops trial 1 at 1" in written
+    assert "ACE and ASHA stop trial 2 at 2" in written
+    upright = {
+        (shape.x0, shape.line.color) for shape in figure.layout.shapes if shape.x0 == shape.x1
+    }
+    assert upright == {(1, COLOURS[0]), (3, COLOURS[0]), (2, COLOURS[1])}
+
+
+@pytest.mark.parametrize("log_steps", [False, True])
+def test_long_curves_get_no_more_markers_than_can_be_seen(log_steps: bool) -> None:
+    steps = list(range(1, 3001))
+    long = figures.TrialCurve("trial 1", steps, [0.5] * 3000, [0.1] * 3000, 0.25)
+    figure = figures.case_study([long], log_steps=log_steps)
+    (line, _), (valid, _) = traces(figure, name="trial 1"), traces(figure, name="trial 1, valid")
+    assert len(line.x) == 3000
+    assert 40 < len(valid.x) <= 70
+    assert valid.x[0] == 1
+
+
+def test_curves_that_do_not_fit_together() -> None:
+    with pytest.raises(
+        GoalError, match="trial 1 has 2 steps, 1 objectives and 2 constraint values"
+    ):
+        figures.TrialCurve("trial 1", [1, 2], [0.5], [0.1, 0.2], 0.25)
+    with pytest.raises(GoalError, match="trial 1 has no steps"):
+        figures.TrialCurve("trial 1", [], [], [], 0.25)
+    with pytest.raises(GoalError, match="no trials were given"):
+        figures.case_study([])
+
+
+# -- style -----------------------------------------------------------------------------------------
+
+
+def test_no_two_policies_look_the_same() -> None:
+    found = looks([f"p{i}" for i in range(32)])
+    assert len({(look.colour, look.dash) for look in found.values()}) == 32
+    assert len({look.colour for look in list(found.values())[:8]}) == 8
+
+
+def test_a_cell_is_named_by_what_tells_it_from_the_others() -> None:
+    expensive = Cell("credit", "eod < 0.25", 24.0, 35.0, 1, "random")
+    titles, shared = cell_titles([HARD, expensive])
+    assert titles == [
+        "eod ≤ 0.25, cost ratio 1.94, 4 workers",
+        "eod &lt; 0.25, cost ratio 24, 1 worker",
+    ]
+    assert shared == "credit, 35 s, random search"
+
+
+def test_labels_are_moved_apart_and_keep_their_order() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        wanted = list(rng.uniform(0, 100, 12))
+        moved = spread_apart(wanted, gap=5)
+        assert np.argsort(moved).tolist() == np.argsort(wanted).tolist()
+        assert np.diff(np.sort(moved)).min() > 5 - 1e-9
+    assert spread_apart([1.0, 9.0], gap=5) == [1.0, 9.0]
+
+
+# -- on disk ---------------------------------------------------------------------------------------
+
+
+def every_kind() -> dict[str, Any]:
+    return {
+        "over_time": figures.over_time(made_runs(), objective="AUC"),
+        "ranks": figures.critical_difference(RANKS),
+        "dots": figures.dots(summarise(made_runs())),
+        "cost": figures.expected_cost(),
+        "truncation": figures.truncation_curve({"EOD ≤ 0.25": {3.0: Interval(1.0, 0.9, 1.2)}}),
+        "case": figures.case_study([curve(stops={"ACE": 3})]),
+    }
+
+
+def test_html_stands_alone_and_is_the_same_each_time(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "ranks.html"
+    figures.write_figure(figures.critical_difference(RANKS), path)
+    text = path.read_text(encoding="utf-8")
+    assert "Average ranks of the policies" in text
+    assert len(text) > 1_000_000  # plotly.js is in it
+    assert not re.search(r"<script[^>]*\bsrc\s*=", text)
+    assert not re.search(r"<link[^>]*\bhref\s*=", text)
+    figures.write_figure(figures.critical_difference(RANKS), path)
+    assert path.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("name", ["figure.bmp", "figure", "figure.htm"])
+def test_a_suffix_that_is_unknown_writes_nothing(name: str, tmp_path: Path) -> None:
+    figure = figures.critical_difference(RANKS)
+    with pytest.raises(GoalError, match=r"must end in one of \.html, \.png, \.svg, \.pdf"):
+        figures.write_figures({tmp_path / "good.html": figure, tmp_path / name: figure})
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_kaleido_the_error_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kaleido", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'acetune\[png\]'"):
+        figures.write_figure(figures.critical_difference(RANKS), tmp_path / "ranks.png")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_browser_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("kaleido", reason="kaleido is not installed")
+    chromium = pytest.importorskip("choreographer.browsers.chromium").Chromium
+    monkeypatch.setattr(chromium, "find_browser", lambda **_: None)
+    with pytest.raises(AcetuneError, match=r"apt install chromium.*kaleido_get_chrome.*html"):
+        figures.write_figure(figures.critical_difference(RANKS), tmp_path / "ranks.png")
+    assert not list(tmp_path.iterdir())
+
+
+def test_images_of_every_kind_with_one_browser(tmp_path: Path) -> None:
+    pytest.importorskip("kaleido", reason="kaleido is not installed")
+    chromium = pytest.importorskip("choreographer.browsers.chromium").Chromium
+    if chromium.find_browser(skip_local=False) is None:
+        pytest.skip("neither Chrome nor Chromium is installed")
+    kinds = every_kind()
+    wanted: dict[Path | str, Any] = {tmp_path / f"{n}.png": f for n, f in kinds.items()}
+    wanted |= {tmp_path / "ranks.svg": kinds["ranks"], tmp_path / "ranks.PDF": kinds["ranks"]}
+    figures.write_figures(wanted)
+    for name, figure in kinds.items():
+        image = (tmp_path / f"{name}.png").read_bytes()
+        assert image[:8] == b"\x89PNG\r\n\x1a\n"
+        size = [int.from_bytes(image[at : at + 4], "big") for at in (16, 20)]
+        assert size == [2 * figure.layout.width, 2 * figure.layout.height]
+        assert len(image) > 10_000
+    drawn = (tmp_path / "ranks.svg").read_text(encoding="utf-8")
+    assert "<svg" in drawn
+    assert "asha" in drawn
+    assert (tmp_path / "ranks.PDF").read_bytes().startswith(b"%PDF")
