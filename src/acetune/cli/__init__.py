@@ -9,6 +9,9 @@ import typer
 from acetune import __version__
 from acetune.cli.demo import demo
 from acetune.cli.explain import explain
+from acetune.cli.record import record
+from acetune.cli.replay import replay
+from acetune.cli.reproduce import reproduce
 from acetune.cli.run import resume, run
 from acetune.cli.show import show
 from acetune.core.errors import AcetuneError
@@ -19,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (demo, run, resume, show, explain):
+for verb in (demo, run, resume, show, explain, record, replay, reproduce):
     app.command()(verb)
 
 

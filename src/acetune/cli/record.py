@@ -1,0 +1,187 @@
+"""``acetune record TASK -o TABLE``."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from acetune.cli.run import load_file
+from acetune.core.errors import GoalError
+from acetune.core.goals import split_constraints
+from acetune.replay.from_study import table_from_study
+from acetune.replay.partial import Curve, count_recorded
+from acetune.replay.processes import Lost
+from acetune.replay.recorder import partial_path, require_new
+from acetune.replay.recorder import record as record_table
+from acetune.replay.table import CurveTable, write_table
+from acetune.tasks import TASK_NAMES, Task, load_task
+
+
+def record(
+    task: Annotated[
+        str | None,
+        typer.Argument(
+            help=f"What to train: {', '.join(TASK_NAMES)}, or a Python file with train() and STUDY."
+        ),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The table (Parquet).")] = Path(
+        "curves.parquet"
+    ),
+    from_study: Annotated[
+        Path | None, typer.Option("--from", help="Make the table from a study that was run.")
+    ] = None,
+    configs: Annotated[int, typer.Option(help="How many configurations, drawn at random.")] = 100,
+    seed: Annotated[int, typer.Option(help="Of the configurations.")] = 0,
+    workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The task's data file; made by code by default.")
+    ] = None,
+    confirm_rows: Annotated[
+        int, typer.Option(help="Rows to hold back for confirmation, where the task has none.")
+    ] = 0,
+) -> None:
+    """Train configurations of TASK to the end and record every step's metrics and costs.
+
+    Stop it with Ctrl-C and run it again: it goes on where it was.
+    """
+    console = Console(stderr=True)
+    if (task is None) == (from_study is None):
+        raise GoalError("give a task to train, or --from STUDY, and not both")
+    require_new(output)
+    if from_study is not None:
+        table = table_from_study(from_study)
+        write_table(output, table)
+        _describe(console, table, output)
+        return
+    assert task is not None
+    if task.endswith(".py"):
+        if data is not None or confirm_rows:
+            raise GoalError(
+                f"--data and --confirm-rows are for the tasks {', '.join(TASK_NAMES)}; "
+                f"{task} has its own data"
+            )
+        chosen = _file_task(Path(task))
+    else:
+        chosen = load_task(task, data, confirm_rows)
+    count = (os.cpu_count() or 1) if workers is None else workers
+    with _progress(console) as progress:
+        done = count_recorded(partial_path(output))
+        bar = progress.add_task(chosen.name, total=configs, completed=done)
+        failures: list[str] = []
+
+        def on_curve(config: int, curve: Curve | Lost) -> None:
+            progress.advance(bar)
+            if isinstance(curve, Lost):
+                failures.append(curve.error)
+                if len(failures) <= 3:
+                    progress.console.print(
+                        f"configuration {config} failed: {curve.error}", markup=False
+                    )
+
+        try:
+            table = record_table(
+                chosen,
+                output,
+                configs=configs,
+                seed=seed,
+                workers=count,
+                made=_made(chosen, data),
+                source=_source(data, confirm_rows),
+                on_curve=on_curve,
+            )
+        except KeyboardInterrupt:
+            kept = partial_path(output)
+            progress.console.print(
+                f"interrupted; what was recorded is in {kept}: the same command goes on",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
+            raise typer.Exit(130) from None
+    _describe(console, table, output)
+
+
+def _describe(console: Console, table: CurveTable, path: Path) -> None:
+    """Say what was recorded, what is missing, and what can be done with it."""
+    cut = sum(not table.complete(config) for config in range(len(table.configs)))
+    lines = [
+        f"{path}: {len(table.configs)} configurations, {len(table.cost_s)} steps, mean "
+        f"{1e3 * table.mean_cost_s:.3g} ms a step, {1e3 * table.mean_check_cost_s:.3g} ms a check"
+    ]
+    failed = table.made.get("failed", {})
+    if failed:
+        lines.append(f"configurations that failed and are left out: {', '.join(failed)}")
+    if cut:
+        lines.append(f"incomplete curves: {cut}; a replay ends them where the record does")
+    for constraint in table.constraints:
+        if constraint.sparse:
+            lines.append(
+                f"{constraint.metric} is not known at every step: a check there counts as failed"
+            )
+    lines.append(f"compare policies on it: acetune replay {path}")
+    # not wrapped: the last line is there to be copied
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def _file_task(path: Path) -> Task:
+    """The task of a file as ``acetune run`` takes it."""
+    train, study = load_file(path)
+    for needed in ("space", "objective"):
+        if needed not in study:
+            raise GoalError(f"STUDY in {path} has no {needed!r}, which a recording needs")
+    on_model, _ = split_constraints(study.get("constraints", ()))
+    return Task(
+        path.stem,
+        train,
+        study["space"],
+        study["objective"],
+        study.get("mode", "min"),
+        on_model,
+        study.get("confirm"),
+    )
+
+
+def _made(task: Task, data: Path | None) -> dict[str, Any]:
+    """How the table came to be: enough to make it again."""
+    versions = {"python": platform.python_version()}
+    for package in ("acetune", "numpy", "lightgbm", "scikit-learn"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    arguments = " ".join(_shown(argument, data) for argument in sys.argv[1:])
+    return {"task": task.name, "command": f"acetune {arguments}", "versions": versions}
+
+
+def _source(data: Path | None, confirm_rows: int) -> dict[str, Any]:
+    """Which data: a recording goes on with the same only."""
+    if data is None:
+        return {}
+    digest = hashlib.sha256(data.read_bytes()).hexdigest()[:16]
+    return {"data": data.name, "data_sha256": digest, "confirm_rows": confirm_rows}
+
+
+def _shown(argument: str, data: Path | None) -> str:
+    """An argument without the folders of this machine."""
+    return Path(argument).name if data is not None and argument == str(data) else argument
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )

@@ -1,0 +1,242 @@
+"""``acetune replay TABLE``."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from acetune.cli.replay_table import cell_table
+from acetune.core.errors import AcetuneError, GoalError
+from acetune.core.goals import Constraint
+from acetune.policies import POLICY_NAMES
+from acetune.replay.compare import Setting, compare
+from acetune.replay.curves import CurveTable
+from acetune.replay.figures import critical_difference, over_time, write_figures
+from acetune.replay.figures.writing import IMAGES
+from acetune.replay.limits import parse_limit
+from acetune.replay.runs import Cell, Run, summarise
+from acetune.replay.statistics import rank_policies
+from acetune.replay.table import read_table
+from acetune.searchers import SEARCHER_NAMES
+
+_TRAINED = 50  # configurations that no stopping trains in the default budget
+
+
+def replay(
+    table: Annotated[Path, typer.Argument(help="A curve table (Parquet).")],
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Repeat for several: {', '.join(POLICY_NAMES)}; options as in ace:truncation=0.5."
+        ),
+    ] = None,
+    constraint: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A limit, 'eod<=0.25'; limits that hold together are joined by commas. Repeat it "
+            "for several cells. The table's own by default."
+        ),
+    ] = None,
+    cost_ratio: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Cost of a check over that of the mean iteration; as recorded by default. Repeat "
+            "it for several cells."
+        ),
+    ] = None,
+    budget_s: Annotated[
+        float | None,
+        typer.Option(
+            help=f"Simulated seconds; by default what {_TRAINED} whole curves take on the workers."
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Simulated workers.")] = 4,
+    startup_s: Annotated[float, typer.Option(help="Simulated start-up cost of a trial.")] = 0.0,
+    seeds: Annotated[int, typer.Option(help="How many repetitions.")] = 20,
+    searcher: Annotated[
+        str, typer.Option(help=f"Who picks configurations: {', '.join(SEARCHER_NAMES)}.")
+    ] = "random",
+    processes: Annotated[int | None, typer.Option(help="Processes that share the work.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write all runs and the summary here.")
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw best feasible over time to this file, and ranks beside it (.html, .png, "
+            ".svg)."
+        ),
+    ] = None,
+) -> None:
+    """Compare policies on the recorded curves of TABLE, on a simulated clock."""
+    count = (os.cpu_count() or 1) if processes is None else processes
+    for option, given in (("seeds", seeds), ("workers", workers), ("processes", count)):
+        if given < 1:
+            raise GoalError(f"--{option} must be at least 1, got {given}")
+    if budget_s is not None and not (math.isfinite(budget_s) and budget_s > 0):
+        raise GoalError(f"--budget-s must be a finite number above 0, got {budget_s}")
+    if not (math.isfinite(startup_s) and startup_s >= 0):
+        raise GoalError(f"--startup-s must be a finite number from 0 on, got {startup_s}")
+    if plot is not None and plot.suffix.lower() not in (".html", *IMAGES):
+        known = ", ".join((".html", *IMAGES))
+        raise GoalError(f"--plot {plot}: the name must end in one of {known}")
+    curves = read_table(table)
+    policies = list(dict.fromkeys(policy or ["none", "asha", "ace"]))
+    budget = default_budget(curves, workers) if budget_s is None else budget_s
+    ratios: list[float | None] = [*dict.fromkeys(cost_ratio or [])]
+    cells = itertools.product(_cells(curves, constraint), ratios or [None])
+    settings = [Setting(*cell, budget, workers, searcher, startup_s) for cell in cells]
+    console = Console()
+    with make_progress(Console(stderr=True)) as progress:
+        bar = progress.add_task("replay", total=len(policies) * len(settings) * seeds)
+        runs = compare(
+            curves,
+            policies,
+            settings,
+            range(seeds),
+            processes=count,
+            on_run=lambda run: progress.advance(bar),
+        )
+    per_cell = len(policies) * seeds
+    for number, setting in enumerate(settings):
+        its_runs = runs[number * per_cell : (number + 1) * per_cell]
+        console.print(cell_table(console, curves, setting, its_runs))
+    _warn(console, curves, runs)
+    if json_file is not None:
+        _write(json_file, json.dumps(to_json(str(table), runs), indent=1, allow_nan=False) + "\n")
+    if plot is not None:
+        figures = _figures(curves, runs, policies, plot)
+        write_figures(figures)
+        names = ", ".join(str(path) for path in figures)
+        console.print(f"drawn: {names}", markup=False, highlight=False, soft_wrap=True)
+
+
+def default_budget(table: CurveTable, workers: int) -> float:
+    """Seconds in which the workers train so many whole curves, in two digits."""
+    mean_curve_s = float(table.cost_s.sum()) / len(table.configs)
+    return float(f"{_TRAINED * mean_curve_s / workers:.2g}") or 1.0
+
+
+def _cells(table: CurveTable, given: Sequence[str] | None) -> list[tuple[Constraint, ...]]:
+    if not given:
+        return [tuple(limit.goal for limit in table.constraints)]
+    cells = [tuple(parse_limit(part) for part in text.split(",")) for text in given]
+    return list(dict.fromkeys(cells))  # each once
+
+
+def limits_text(constraints: str) -> str:
+    """``eod <= 0.25`` as it is given on the command line, ``eod<=0.25``."""
+    for spaced in (" <= ", " >= ", ", "):
+        constraints = constraints.replace(spaced, spaced.strip())
+    return constraints
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise AcetuneError(f"cannot write {path}: {error.strerror}") from None
+
+
+def to_json(table: str, runs: Sequence[Run]) -> dict[str, Any]:
+    """All runs and their summary as plain data."""
+    return {
+        "table": table,
+        "runs": [
+            {
+                "policy": run.policy,
+                **_cell(run.cell),
+                "seed": run.seed,
+                "best": run.best,
+                "trials": run.trials,
+                "constraint_evaluations": run.constraint_evaluations,
+                "constraint_cost_share": run.constraint_cost_share,
+                "time_to_best_s": run.time_to_best_s,
+                "time_to_first_feasible_s": run.time_to_first_s,
+                "reports": run.reports,
+                "unmeasured_checks": run.unmeasured_checks,
+                "confirmed": run.confirmed,
+                "confirmed_broken": run.broken,
+            }
+            for run in runs
+        ],
+        "summary": [
+            {
+                "policy": found.policy,
+                **_cell(found.cell),
+                "mean": found.mean,
+                "sd": found.sd,
+                "failures": found.failures,
+                "trials": found.trials,
+                "constraint_evaluations": found.constraint_evaluations,
+                "constraint_cost_share": found.constraint_cost_share,
+                "time_to_first_feasible_s": found.time_to_first_s,
+                "time_to_best_s": found.time_to_best_s,
+                "confirmed": found.confirmed,
+                "confirmed_broken_share": found.broken,
+            }
+            for found in summarise(runs)
+        ],
+    }
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    return {
+        "constraint": limits_text(cell.constraint),
+        "cost_ratio": cell.cost_ratio,
+        "budget_s": cell.budget_s,
+        "workers": cell.workers,
+        "searcher": cell.searcher,
+    }
+
+
+def _warn(console: Console, curves: CurveTable, runs: Sequence[Run]) -> None:
+    """Say where the table itself limits what can be concluded."""
+    if any(run.trials == len(curves.configs) for run in runs):
+        console.print(
+            f"note: some runs tried all {len(curves.configs)} configurations of the table; a "
+            "larger table or a smaller budget tells more about them",
+            style="yellow",
+        )
+    unmeasured = sum(run.unmeasured_checks for run in runs)
+    if unmeasured:
+        console.print(
+            f"note: {unmeasured} checks asked for values that the table does not have and counted "
+            "as failed; record all steps with 'acetune record' to compare fairly",
+            style="yellow",
+        )
+
+
+def _figures(
+    curves: CurveTable, runs: Sequence[Run], policies: Sequence[str], path: Path
+) -> dict[Path | str, Any]:
+    drawn: dict[Path | str, Any] = {}
+    drawn[path] = over_time(runs, objective=curves.objective.name, policies=policies)
+    if len(policies) > 1:
+        several = len({run.cell for run in runs}) > 1
+        ranks = rank_policies(runs, over="cells" if several else "runs")
+        drawn[path.with_stem(path.stem + "-ranks")] = critical_difference(ranks)
+    return drawn
+
+
+def make_progress(console: Console) -> Progress:
+    """A progress bar with the time that is left."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )

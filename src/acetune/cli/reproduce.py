@@ -1,0 +1,78 @@
+"""``acetune reproduce``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from acetune.cli.replay import make_progress
+from acetune.core.errors import GoalError, TableError
+from acetune.replay.figures import write_figures
+from acetune.replay.table import read_table
+from acetune.reproduce import ablations, case_study, fairness
+from acetune.reproduce.measuring import Plan, jobs_of, measure
+from acetune.reproduce.page import Page
+
+_PARTS = ("fairness", "ablations", "figures")
+
+
+def reproduce(
+    parts: Annotated[
+        list[str] | None, typer.Argument(help=f"Any of {', '.join(_PARTS)}; all by default.")
+    ] = None,
+    table: Annotated[Path, typer.Option(help="The curves of the paper's fairness task.")] = Path(
+        "tables/credit-lightgbm.parquet"
+    ),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the pages.")] = Path(
+        "results"
+    ),
+    budget_s: Annotated[float, typer.Option(help="Simulated seconds on each worker.")] = 35.0,
+    seeds: Annotated[int, typer.Option(help="Repetitions on the table itself.")] = 20,
+    samples: Annotated[int, typer.Option(help="Tables drawn anew, for the intervals.")] = 40,
+    processes: Annotated[int | None, typer.Option(help="Processes that share the work.")] = None,
+    pictures: Annotated[
+        str, typer.Option(help="png or svg (need Chrome and the extra 'png'), or html.")
+    ] = "png",
+) -> None:
+    """Make the paper's tables and figures again, ours beside theirs."""
+    chosen = list(dict.fromkeys(parts or _PARTS))
+    for part in chosen:
+        if part not in _PARTS:
+            raise GoalError(f"there is no part {part!r} to reproduce; choose from {_PARTS}")
+    if pictures not in ("png", "svg", "html"):
+        raise GoalError(f"--pictures must be png, svg or html, got {pictures!r}")
+    if seeds < 1 or samples < 2:
+        raise GoalError(f"--seeds must be >= 1 and --samples >= 2, got {seeds} and {samples}")
+    if not table.exists():
+        raise TableError(
+            f"there is no {table}: it lies in the folder tables/ of the source repository; run "
+            "there, name it with --table, or record it: acetune record credit-lightgbm --data FILE"
+        )
+    curves = read_table(table)
+    plan = Plan(budget_s, seeds, samples, processes=processes or os.cpu_count() or 1)
+    suffix = f".{pictures}"
+    made: dict[str, tuple[Page, dict[Path | str, Any]]] = {}
+    if "figures" in chosen:
+        made["figures"] = case_study.report(curves, plan, output, suffix)
+    cases = []
+    if "fairness" in chosen:
+        cases += fairness.cases()
+    if "ablations" in chosen:
+        cases += ablations.cases()
+    cases = list(dict.fromkeys(cases))
+    with make_progress(Console(stderr=True)) as progress:
+        bar = progress.add_task("replay", total=len(jobs_of(cases, plan)))
+        measured = measure(curves, cases, plan, lambda run: progress.advance(bar))
+    if "fairness" in chosen:
+        made["fairness"] = fairness.report(curves, measured, plan, output, suffix)
+    if "ablations" in chosen:
+        made["ablations"] = ablations.report(curves, measured, plan, output, suffix)
+    output.mkdir(parents=True, exist_ok=True)
+    write_figures({path: figure for _, drawn in made.values() for path, figure in drawn.items()})
+    for name, (page, _) in made.items():
+        page.write(output / f"{name}.md")
+        typer.echo(f"{output / name}.md")

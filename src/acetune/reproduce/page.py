@@ -1,0 +1,78 @@
+"""Pages of results: Markdown with tables, and the words for agreement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from acetune.replay.statistics import Interval
+
+
+class Page:
+    """A Markdown page that grows from top to bottom."""
+
+    def __init__(self, title: str) -> None:
+        self._parts = [f"# {title}"]
+
+    def heading(self, text: str) -> None:
+        """A section begins."""
+        self._parts.append(f"## {text}")
+
+    def text(self, *paragraphs: str) -> None:
+        """Plain paragraphs."""
+        self._parts += paragraphs
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """A table; every column but the first is a column of numbers."""
+        lines = [_line(header), _line(["---", *["---:"] * (len(header) - 1)])]
+        lines += [_line(row) for row in rows]
+        self._parts.append("\n".join(lines))
+
+    def picture(self, path: Path, caption: str) -> None:
+        """A picture that lies beside the page."""
+        if path.suffix == ".html":
+            self._parts.append(f"[{caption}]({path.name})")
+        else:
+            self._parts.append(f"![{caption}]({path.name})")
+
+    def write(self, path: Path) -> None:
+        """To a file."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n\n".join(self._parts) + "\n", encoding="utf-8")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def percent(value: float | None, digits: int = 2) -> str:
+    """A share as per cent, a dash where there is none."""
+    return "-" if value is None else f"{100 * value:.{digits}f}"
+
+
+def interval_text(interval: Interval | None) -> str:
+    """The ends of an interval, in per cent."""
+    if interval is None:
+        return "-"
+    return f"{percent(interval.low)} to {percent(interval.high)}"
+
+
+def difference_text(interval: Interval | None) -> str:
+    """A difference with its interval, in per cent points."""
+    if interval is None:
+        return "-"
+    mean, low, high = (100 * value for value in interval)
+    return f"{mean:+.2f} ({low:+.2f} to {high:+.2f})"
+
+
+def verdict(paper: float | None, ours: Interval | None) -> str:
+    """Whether a difference of ours agrees with the paper's."""
+    if ours is None:
+        return "too few found something"
+    if ours.low <= 0 <= ours.high:
+        return "not told apart"
+    if paper is None:
+        return "ours alone"
+    if paper == 0:
+        return "differs (paper: equal)"
+    return "agrees" if (paper > 0) == (ours.mean > 0) else "**disagrees**"
