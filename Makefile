@@ -42,6 +42,9 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[lightgbm]'
 	@touch $@
 
+# torch by its exact version first: where an index carries a CPU build of it, that one is taken, and
+# the range in the extra is then satisfied
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@ $(VENV)/.demo
