@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from acetune.core.decision import Action, Decision
@@ -168,7 +169,7 @@ class StopperTrial:
         if step == record.progress.total_steps:
             if decision.action is Action.STOP:
                 why = _LAST.format(was=decision.why)
-                decision = decision._replace(action=Action.CONTINUE, why=why)
+                decision = replace(decision, action=Action.CONTINUE, why=why)
             history.append(record, report, decision, filing)
             self._end("finished", "reached its last step")
         else:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
+import shlex
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -12,11 +12,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from acetune.cli.progress import progress_bar
 from acetune.cli.run import load_file
 from acetune.core.errors import GoalError
 from acetune.core.goals import split_constraints
+from acetune.engines.local import available_cores
 from acetune.replay.from_study import table_from_study
 from acetune.replay.partial import Curve, count_recorded
 from acetune.replay.processes import Lost
@@ -41,7 +42,9 @@ def record(
     ] = None,
     configs: Annotated[int, typer.Option(help="How many configurations, drawn at random.")] = 100,
     seed: Annotated[int, typer.Option(help="Of the configurations.")] = 0,
-    workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes; one a core by default.")
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="The task's data file; made by code by default.")
     ] = None,
@@ -56,6 +59,11 @@ def record(
     console = Console(stderr=True)
     if (task is None) == (from_study is None):
         raise GoalError("give a task to train, or --from STUDY, and not both")
+    if (data is not None or confirm_rows) and (task is None or task.endswith(".py")):
+        raise GoalError(
+            f"--data and --confirm-rows are for the tasks {', '.join(TASK_NAMES)}; "
+            f"{task or from_study} has its own data"
+        )
     require_new(output)
     if from_study is not None:
         table = table_from_study(from_study)
@@ -63,17 +71,10 @@ def record(
         _describe(console, table, output)
         return
     assert task is not None
-    if task.endswith(".py"):
-        if data is not None or confirm_rows:
-            raise GoalError(
-                f"--data and --confirm-rows are for the tasks {', '.join(TASK_NAMES)}; "
-                f"{task} has its own data"
-            )
-        chosen = _file_task(Path(task))
-    else:
-        chosen = load_task(task, data, confirm_rows)
-    count = (os.cpu_count() or 1) if workers is None else workers
-    with _progress(console) as progress:
+    is_file = task.endswith(".py")
+    chosen = _file_task(Path(task)) if is_file else load_task(task, data, confirm_rows)
+    count = available_cores() if workers is None else workers
+    with progress_bar() as progress:
         done = count_recorded(partial_path(output))
         bar = progress.add_task(chosen.name, total=configs, completed=done)
         failures: list[str] = []
@@ -94,7 +95,7 @@ def record(
                 configs=configs,
                 seed=seed,
                 workers=count,
-                made=_made(chosen, data),
+                made=_made(chosen),
                 source=_source(data, confirm_rows),
                 on_curve=on_curve,
             )
@@ -150,7 +151,7 @@ def _file_task(path: Path) -> Task:
     )
 
 
-def _made(task: Task, data: Path | None) -> dict[str, Any]:
+def _made(task: Task) -> dict[str, Any]:
     """How the table came to be: enough to make it again."""
     versions = {"python": platform.python_version()}
     for package in ("acetune", "numpy", "lightgbm", "scikit-learn"):
@@ -158,7 +159,7 @@ def _made(task: Task, data: Path | None) -> dict[str, Any]:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    arguments = " ".join(_shown(argument, data) for argument in sys.argv[1:])
+    arguments = shlex.join(_shown(argument) for argument in sys.argv[1:])
     return {"task": task.name, "command": f"acetune {arguments}", "versions": versions}
 
 
@@ -170,18 +171,7 @@ def _source(data: Path | None, confirm_rows: int) -> dict[str, Any]:
     return {"data": data.name, "data_sha256": digest, "confirm_rows": confirm_rows}
 
 
-def _shown(argument: str, data: Path | None) -> str:
-    """An argument without the folders of this machine."""
-    return Path(argument).name if data is not None and argument == str(data) else argument
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+def _shown(argument: str) -> str:
+    """An argument without the folders of this machine, as in ``--data=/home/me/law.csv``."""
+    option, equals, value = argument.rpartition("=")
+    return option + equals + Path(value).name

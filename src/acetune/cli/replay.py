@@ -5,18 +5,18 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from acetune.cli.progress import progress_bar
 from acetune.cli.replay_table import cell_table
 from acetune.core.errors import AcetuneError, GoalError
 from acetune.core.goals import Constraint
+from acetune.engines.local import available_cores
 from acetune.policies import POLICY_NAMES
 from acetune.replay.compare import Setting, compare
 from acetune.replay.curves import CurveTable
@@ -65,7 +65,9 @@ def replay(
     searcher: Annotated[
         str, typer.Option(help=f"Who picks configurations: {', '.join(SEARCHER_NAMES)}.")
     ] = "random",
-    processes: Annotated[int | None, typer.Option(help="Processes that share the work.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="Processes that share the work; one a core by default.")
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write all runs and the summary here.")
     ] = None,
@@ -78,7 +80,7 @@ def replay(
     ] = None,
 ) -> None:
     """Compare policies on the recorded curves of TABLE, on a simulated clock."""
-    count = (os.cpu_count() or 1) if processes is None else processes
+    count = available_cores() if processes is None else processes
     for option, given in (("seeds", seeds), ("workers", workers), ("processes", count)):
         if given < 1:
             raise GoalError(f"--{option} must be at least 1, got {given}")
@@ -96,7 +98,7 @@ def replay(
     cells = itertools.product(_cells(curves, constraint), ratios or [None])
     settings = [Setting(*cell, budget, workers, searcher, startup_s) for cell in cells]
     console = Console()
-    with make_progress(Console(stderr=True)) as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("replay", total=len(policies) * len(settings) * seeds)
         runs = compare(
             curves,
@@ -227,16 +229,3 @@ def _figures(
         ranks = rank_policies(runs, over="cells" if several else "runs")
         drawn[path.with_stem(path.stem + "-ranks")] = critical_difference(ranks)
     return drawn
-
-
-def make_progress(console: Console) -> Progress:
-    """A progress bar with the time that is left."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from acetune.cli.replay import make_progress
+from acetune.cli.progress import progress_bar
 from acetune.core.errors import GoalError, TableError
+from acetune.engines.local import available_cores
 from acetune.replay.figures import write_figures
 from acetune.replay.table import read_table
 from acetune.reproduce import ablations, case_study, fairness
 from acetune.reproduce.measuring import Plan, jobs_of, measure
-from acetune.reproduce.page import Page
+from acetune.reproduce.page import Drawn, Page
 
 _PARTS = ("fairness", "ablations", "figures")
 
@@ -33,7 +32,9 @@ def reproduce(
     budget_s: Annotated[float, typer.Option(help="Simulated seconds on each worker.")] = 35.0,
     seeds: Annotated[int, typer.Option(help="Repetitions on the table itself.")] = 20,
     samples: Annotated[int, typer.Option(help="Tables drawn anew, for the intervals.")] = 40,
-    processes: Annotated[int | None, typer.Option(help="Processes that share the work.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="Processes that share the work; one a core by default.")
+    ] = None,
     pictures: Annotated[
         str, typer.Option(help="png or svg (need Chrome and the extra 'png'), or html.")
     ] = "png",
@@ -47,32 +48,36 @@ def reproduce(
         raise GoalError(f"--pictures must be png, svg or html, got {pictures!r}")
     if seeds < 1 or samples < 2:
         raise GoalError(f"--seeds must be >= 1 and --samples >= 2, got {seeds} and {samples}")
+    count = available_cores() if processes is None else processes
+    if count < 1:
+        raise GoalError(f"--processes must be at least 1, got {count}")
     if not table.exists():
         raise TableError(
             f"there is no {table}: it lies in the folder tables/ of the source repository; run "
             "there, name it with --table, or record it: acetune record credit-lightgbm --data FILE"
         )
     curves = read_table(table)
-    plan = Plan(budget_s, seeds, samples, processes=processes or os.cpu_count() or 1)
+    plan = Plan(budget_s, seeds, samples, processes=count)
     suffix = f".{pictures}"
-    made: dict[str, tuple[Page, dict[Path | str, Any]]] = {}
     if "figures" in chosen:
-        made["figures"] = case_study.report(curves, plan, output, suffix)
+        _write(output / "figures.md", *case_study.report(curves, plan, output, suffix))
     cases = []
     if "fairness" in chosen:
         cases += fairness.cases()
     if "ablations" in chosen:
         cases += ablations.cases()
     cases = list(dict.fromkeys(cases))
-    with make_progress(Console(stderr=True)) as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("replay", total=len(jobs_of(cases, plan)))
         measured = measure(curves, cases, plan, lambda run: progress.advance(bar))
     if "fairness" in chosen:
-        made["fairness"] = fairness.report(curves, measured, plan, output, suffix)
+        _write(output / "fairness.md", *fairness.report(curves, measured, plan, output, suffix))
     if "ablations" in chosen:
-        made["ablations"] = ablations.report(curves, measured, plan, output, suffix)
-    output.mkdir(parents=True, exist_ok=True)
-    write_figures({path: figure for _, drawn in made.values() for path, figure in drawn.items()})
-    for name, (page, _) in made.items():
-        page.write(output / f"{name}.md")
-        typer.echo(f"{output / name}.md")
+        _write(output / "ablations.md", *ablations.report(curves, measured, plan, output, suffix))
+
+
+def _write(path: Path, page: Page, drawn: Drawn) -> None:
+    """The page first: should no browser be there to draw, the measurements are not lost."""
+    page.write(path)
+    write_figures(drawn)
+    typer.echo(path)

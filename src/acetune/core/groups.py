@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from sortedcontainers import SortedList
 
@@ -14,7 +15,8 @@ Key: TypeAlias = float | tuple[float, float]
 _SMALL = 2000  # up to here a plain list is quicker than a SortedList
 
 
-class Filing(NamedTuple):
+@dataclass(slots=True)
+class Filing:
     """Where a report is ranked: a group, and the key it is ordered by (smaller is better)."""
 
     group: GroupId

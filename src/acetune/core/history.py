@@ -129,12 +129,12 @@ class History:
     ) -> None:
         """Take a report and the decision made on it."""
         # the busiest few lines of a study and of a replay: plain on purpose
-        _, step, loss, check, primary_s, check_s, snapshot_s = report
+        step, loss, check = report.step, report.loss, report.check
         progress, costs = record.progress, self.costs
-        if primary_s is not None:
-            costs.add_primary(primary_s, step - progress.last_step)
-        if check_s or snapshot_s:
-            costs.add_check(check_s, snapshot_s)
+        if report.primary_cost_s is not None:
+            costs.add_primary(report.primary_cost_s, step - progress.last_step)
+        if report.check_cost_s or report.snapshot_cost_s:
+            costs.add_check(report.check_cost_s, report.snapshot_cost_s)
         if check is None:
             progress.advance(step, loss, None)
         else:
@@ -146,12 +146,11 @@ class History:
             self.add_check(record, check)
         record.log.append(report, decision)
         if filing is not None:
-            group_id, key = filing
-            group = self._groups.get(group_id)
+            group = self._groups.get(filing.group)
             if group is None:
-                group = self._groups[group_id] = Group(group_id)
-            group.add(key)
-            record.filings.append((step, group, key))
+                group = self._groups[filing.group] = Group(filing.group)
+            group.add(filing.key)
+            record.filings.append((step, group, filing.key))
         self.reports += 1
         if loss < self.best_loss:
             self.best_loss = loss

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from acetune.core.decision import Stratum
 from acetune.core.goals import Estimate, FailedCheck
@@ -11,7 +12,8 @@ from acetune.core.goals import Estimate, FailedCheck
 TrialId: TypeAlias = int | str
 
 
-class CheckResult(NamedTuple):
+@dataclass(slots=True)
+class CheckResult:
     """What evaluating all constraints of one checkpoint gave."""
 
     step: int  # of the checkpoint that was checked; not always the reporting one
@@ -21,7 +23,8 @@ class CheckResult(NamedTuple):
     violation: float
 
 
-class Observation(NamedTuple):
+@dataclass(slots=True)
+class Observation:
     """A report: the objective at a step and, where one was made, a check."""
 
     trial: TrialId

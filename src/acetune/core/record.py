@@ -77,16 +77,16 @@ class ReportLog:
 
     def append(self, report: Observation, decision: Decision) -> None:
         """Add a report with its decision."""
-        _, step, loss, check, *_ = report
-        self.step.append(step)
-        self.loss.append(loss)
+        check = report.check
+        self.step.append(report.step)
+        self.loss.append(report.loss)
         self.rank.append(decision.rank or 0)
         self.of.append(decision.of or 0)
         if check is None:
             self.stratum.append(2)
         else:
             self.stratum.append(0 if check.valid else 1)
-            self.digest[step] = digest(check.measured)
+            self.digest[report.step] = digest(check.measured)
 
     def copy_to(self, other: ReportLog, index: int) -> None:
         """Give another log the report at ``index``."""

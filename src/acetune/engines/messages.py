@@ -146,8 +146,8 @@ def send(pipe: Connection, message: object) -> None:
     if type(message) is Reported:
         plain = ("report", *message.report)
     elif type(message) is Reply:
-        decision, *rest = message
-        plain = ("reply", decision.stop, *decision[1:], *rest)
+        d, *rest = message
+        plain = ("reply", d.stop, d.why, d.stratum, d.rank, d.of, d.step, d.number, *rest)
     pipe.send_bytes(pickle.dumps(plain, pickle.HIGHEST_PROTOCOL))
 
 

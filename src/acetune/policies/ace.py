@@ -115,9 +115,8 @@ class ACE(Policy):
     ) -> Decision:
         """Stop the worst ``truncation`` of the group; ties count for the current trial."""
         assert filing is not None  # every report is filed, see file()
-        group_id, key = filing
-        group = history.group(group_id)
-        better, n = group.better_than(key), len(group.keys) + 1
+        group = history.group(filing.group)
+        better, n = group.better_than(filing.key), len(group.keys) + 1
         step, check = report.step, report.check
         stratum: Stratum = "unchecked" if check is None else "valid" if check.valid else "invalid"
         if step < self.min_steps:

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from acetune.core.cost import best_interval
 from acetune.core.decision import Decision
@@ -78,7 +79,8 @@ class Policy(ABC):
         return hash(repr(self))
 
 
-class Due(NamedTuple):
+@dataclass(slots=True)
+class Due:
     """A check that is due: of which checkpoint, and whether the gate lets it through."""
 
     step: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,13 +19,14 @@ from acetune.store import Store
 _Recorded: TypeAlias = tuple[dict[str, Any], dict[str, list[float]], list[float], int | None]
 
 
-def table_from_study(path: Path) -> CurveTable:
+def table_from_study(path: str | os.PathLike[str]) -> CurveTable:
     """What was reported in a study, trial by trial (the latest attempt of each).
 
     Trials that were stopped, failed or cut off give incomplete curves, which replays never go past.
     Checkpoints that were not checked have no value of the constraint: NaN, and the constraint is
     marked sparse.
     """
+    path = Path(path)
     with reading(path) as store:
         info = store.study()
         goals = goals_from_json(info["objective"], info["constraints"])

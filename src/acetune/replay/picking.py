@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from acetune.core.errors import SpaceError, TableError
+from acetune.core.errors import GoalError, SpaceError, TableError
 from acetune.core.outcome import Outcome
 from acetune.replay.curves import CurveTable
 from acetune.searchers import make_searcher
@@ -32,6 +32,11 @@ def make_picker(
 ) -> Picker:
     """A searcher by its name. ``random`` is the recorded configurations in random order."""
     if searcher == "random":
+        if points:
+            raise GoalError(
+                "'random' takes the recorded configurations in random order and no points to try "
+                f"first, got {list(points)!r}; leave them out, or choose another searcher"
+            )
         return RandomOrder(len(table.configs), seed)
     return Nearest(table, searcher, seed, points)
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from acetune.core.errors import GoalError, TableError
+from acetune.core.errors import TableError
+from acetune.policies.base import require_whole
 from acetune.replay.partial import Curve, Partial
 from acetune.replay.processes import Lost, run_jobs
-from acetune.replay.table import CurveTable, TableConstraint, make_table, write_table
+from acetune.replay.table import CurveTable, TableConstraint, make_table, read_table, write_table
 from acetune.replay.training import goals_of, require_name, train_curve
 from acetune.space import Choice, Float, Space
 from acetune.tasks.base import Task
@@ -42,7 +44,7 @@ def draw(space: Space, seed: int, config: int) -> dict[str, Any]:
 
 def record(
     task: Task,
-    path: Path,
+    path: str | os.PathLike[str],
     *,
     configs: int,
     seed: int = 0,
@@ -59,10 +61,9 @@ def record(
     left out and named in ``made``. ``source`` says where the task's data come from; it goes into
     ``made`` too, and must be the same for a recording to go on.
     """
-    if configs < 1:
-        raise GoalError(f"configs must be a whole number >= 1, got {configs!r}")
-    if seed < 0:
-        raise GoalError(f"seed must be a whole number >= 0, got {seed!r}")
+    path = Path(path)
+    require_whole("configs", configs, least=1)
+    require_whole("seed", seed, least=0)
     require_new(path)
     partial = Partial(partial_path(path), {**_describe(task), "seed": seed, **(source or {})})
     try:
@@ -77,6 +78,7 @@ def record(
         )
         table = assemble(task, partial, made={**(made or {}), **(source or {}), "seed": seed})
         write_table(path, table, task.digits)
+        table = read_table(path)  # as it was rounded, before what it was made of is deleted
     finally:
         partial.close()
     partial.path.unlink()

@@ -36,9 +36,8 @@ def fixed(column: Floats, decimals: int) -> Floats:
     >>> fixed(np.array([0.123456, -0.0001, 1e300, np.nan]), 3).tolist()
     [0.123, 0.0, 1e+300, nan]
     """
-    scale = float(
-        _POWERS[decimals]
-    )  # exact, and so is a whole number below 2**52: one rounding, in the end
+    # both this and a whole number below 2**52 are exact: there is one rounding, in the end
+    scale = float(_POWERS[decimals])
     small = np.abs(column) < 2**52 / scale  # beyond that a double has no decimals to round
     rounded = np.rint(np.where(small, column, 0.0) * scale) / scale
     return np.where(small, rounded + 0.0, column)  # + 0.0 takes the sign off a zero

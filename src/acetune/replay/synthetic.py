@@ -9,6 +9,7 @@ import numpy as np
 
 from acetune.core.errors import GoalError
 from acetune.core.goals import Objective
+from acetune.policies.base import require_whole
 from acetune.replay.curves import CurveTable, Floats, TableConstraint, offsets
 from acetune.space import Space, lograndint, uniform
 
@@ -77,7 +78,8 @@ def synthetic_table(
     >>> best
     BestFeasible(config=18, step=20, value=0.8121)
     """
-    _require(configs=configs, max_steps=max_steps)
+    require_whole("configs", configs, least=1)
+    require_whole("max_steps", max_steps, least=1)
     if not 0 <= difficulty <= 1:
         raise GoalError(f"difficulty must lie between 0 and 1, got {difficulty!r}")
     for what, number in {"noise": noise, "cost_ratio": cost_ratio}.items():
@@ -151,9 +153,3 @@ def _best(table: CurveTable, limit: float) -> BestFeasible | None:
         return None
     config = int(np.searchsorted(table.starts, row, side="right")) - 1
     return BestFeasible(config, row - int(table.starts[config]) + 1, float(score[row]))
-
-
-def _require(**counts: int) -> None:
-    for what, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise GoalError(f"{what} must be a whole number >= 1, got {count!r}")

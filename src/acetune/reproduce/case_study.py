@@ -15,9 +15,8 @@ from acetune.replay.figures import TrialCurve, case_study, expected_cost
 from acetune.replay.judged import JudgedTable, judge
 from acetune.replay.picking import RandomOrder
 from acetune.replay.simulator import Simulation
-from acetune.reproduce.fairness import Drawn
 from acetune.reproduce.measuring import WORKERS, Plan
-from acetune.reproduce.page import Page, percent
+from acetune.reproduce.page import Drawn, Page, percent
 from acetune.reproduce.paper import CHEAP, HARD
 
 _SEEDS = 100  # to look through
@@ -65,9 +64,8 @@ def report(table: CurveTable, plan: Plan, folder: Path, suffix: str) -> tuple[Pa
 def find_pair(judged: JudgedTable, plan: Plan) -> Pair:
     """The first seed in which both kinds of trial occur, and its clearest examples.
 
-    Wronged: ASHA stops it before its best feasible checkpoint, ACE gets it there, and nothing that
-    ASHA finds is as good. In vain: it has no feasible checkpoint at all, ASHA trains it for long,
-    ACE stops it early.
+    Wronged: ASHA stops it before its best feasible checkpoint, ACE trains it that far. In vain: it
+    has no feasible checkpoint at all, ASHA trains it for long, ACE stops it earlier.
     """
     for seed in range(_SEEDS):
         reached = {policy: _reach(judged, policy, seed, plan) for policy in ("ace", "asha")}

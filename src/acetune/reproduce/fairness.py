@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from acetune.replay.curves import CurveTable
 from acetune.replay.figures import critical_difference, over_time
 from acetune.replay.runs import Run
 from acetune.replay.statistics import rank_policies
-from acetune.reproduce.measuring import Case, Measured, Plan, difference
+from acetune.reproduce.measuring import WORKERS, Case, Measured, Plan, difference
 from acetune.reproduce.page import (
+    Drawn,
     Page,
     difference_text,
     interval_text,
-    percent,
+    mean_text,
     verdict,
 )
 from acetune.reproduce.paper import CHEAP, EASY, HARD, TABLE_1, Row
-
-Drawn = dict[Path | str, Any]
 
 # random search with the callback is not in the paper's table, but belongs into the picture
 _MORE = [
@@ -41,7 +39,7 @@ def rows() -> list[Row]:
 
 def cases() -> list[Case]:
     """What has to be measured."""
-    return [Case(row.policy, row.limit, CHEAP, row.searcher) for row in rows()]
+    return [_case(row) for row in rows()]
 
 
 def report(
@@ -51,12 +49,12 @@ def report(
     page = Page("Table 1: fairness")
     page.text(
         f"Replayed on `{table.name}`, {len(table.configs)} recorded LightGBM runs: "
-        f"{plan.budget_s:g} s of simulated time on each of 4 workers, a check costs {CHEAP} mean "
-        f"iterations, {plan.seeds} seeds. The paper's runs took one hour on 4 workers, with up to "
-        "21,000 rounds a trial, and three seeds. AUC in per cent, mean ± standard deviation over "
-        "seeds that found something feasible; the interval is a bootstrap over configurations "
-        f"({plan.samples} tables drawn anew, {plan.seeds_a_sample} seeds each; over seeds alone "
-        "for ASHA with BlendSearch, which takes too long for more). 'Callback': the "
+        f"{plan.budget_s:g} s of simulated time on each of {WORKERS} workers, a check costs "
+        f"{CHEAP} mean iterations, {plan.seeds} seeds. The paper's runs took one hour on 4 "
+        "workers, with up to 21,000 rounds a trial, and three seeds. AUC in per cent, mean ± "
+        "standard deviation over seeds that found something feasible; the interval is a bootstrap "
+        f"over configurations ({plan.samples} tables drawn anew, {plan.seeds_a_sample} seeds each; "
+        "over seeds alone for ASHA with BlendSearch, which takes too long for more). 'Callback': the "
         "constraint is checked during the run for the searcher's sake; without it, after the run, "
         "from the best objective down.",
         "A row without a figure of the paper is ours alone.",
@@ -92,18 +90,17 @@ def _all_runs(measured: Mapping[Case, Measured]) -> list[Run]:
 
 
 def _row(row: Row, ours: Measured) -> list[str]:
-    spread = "" if ours.sd is None else f" ± {percent(ours.sd)}"
-    times = [run.time_to_best_s for run in ours.runs if run.time_to_best_s is not None]
+    found = ours.summary
     return [
         f"{row.searcher}, {row.label}",
         "-" if row.auc is None else f"{row.auc:.2f} ± {row.sd:.2f}",
-        f"{percent(ours.mean)}{spread}",
+        mean_text(found),
         interval_text(ours.interval),
-        str(ours.failures) if ours.failures else "",
+        str(found.failures or ""),
         "-" if row.trials is None else f"{row.trials:,.0f}",
-        f"{ours.trials:,.0f}",
+        f"{found.trials:,.0f}",
         row.time_to_best,
-        f"{sum(times) / len(times):.0f}" if times else "-",
+        "-" if found.time_to_best_s is None else f"{found.time_to_best_s:.0f}",
     ]
 
 

@@ -9,9 +9,9 @@ the same tables and seeds.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from acetune.core.goals import Constraint
 from acetune.replay.compare import Job, Setting, run_all
 from acetune.replay.curves import CurveTable
-from acetune.replay.runs import Run
+from acetune.replay.runs import Run, Summary, summarise
 from acetune.replay.statistics import Interval, bootstrap_mean
 from acetune.reproduce.paper import START
 
@@ -64,38 +64,20 @@ class Measured:
     runs: tuple[Run, ...]
     sampled: tuple[tuple[Run, ...], ...]
 
-    @property
-    def found(self) -> list[float]:
-        """The best feasible objective of the seeds that found one."""
-        return [run.best for run in self.runs if run.best is not None]
-
-    @property
-    def mean(self) -> float | None:
-        """Over the seeds that found something."""
-        return statistics.fmean(self.found) if self.found else None
-
-    @property
-    def sd(self) -> float | None:
-        """Over the seeds that found something."""
-        return statistics.stdev(self.found) if len(self.found) > 1 else None
-
-    @property
-    def failures(self) -> int:
-        """Seeds that found nothing feasible."""
-        return len(self.runs) - len(self.found)
-
-    @property
-    def trials(self) -> float:
-        """Mean number of trials begun."""
-        return statistics.fmean(run.trials for run in self.runs)
+    @cached_property
+    def summary(self) -> Summary:
+        """Of the runs over seeds."""
+        (found,) = summarise(self.runs)
+        return found
 
     @property
     def interval(self) -> Interval | None:
         """The mean with its 95 % interval, by the bootstrap over configurations, or over seeds."""
         if not self.sampled:
-            return bootstrap_mean(self.found) if self.found else None
+            found = [run.best for run in self.runs if run.best is not None]
+            return bootstrap_mean(found) if found else None
         means = [_mean([run.best for run in runs]) for runs in self.sampled]
-        return _interval(self.mean, means)
+        return _interval(self.summary.mean, means)
 
 
 def measure(

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, TypeAlias
 
+from acetune.core.errors import AcetuneError
+from acetune.replay.runs import Summary
 from acetune.replay.statistics import Interval
+
+Drawn: TypeAlias = dict[Path | str, Any]  # the figures of a page, by their files
 
 
 class Page:
@@ -37,8 +42,11 @@ class Page:
 
     def write(self, path: Path) -> None:
         """To a file."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n\n".join(self._parts) + "\n", encoding="utf-8")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\n\n".join(self._parts) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise AcetuneError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -48,6 +56,11 @@ def _line(cells: Sequence[str]) -> str:
 def percent(value: float | None, digits: int = 2) -> str:
     """A share as per cent, a dash where there is none."""
     return "-" if value is None else f"{100 * value:.{digits}f}"
+
+
+def mean_text(found: Summary) -> str:
+    """Mean and standard deviation over the seeds that found something, in per cent."""
+    return percent(found.mean) + ("" if found.sd is None else f" ± {percent(found.sd)}")
 
 
 def interval_text(interval: Interval | None) -> str:

@@ -35,11 +35,12 @@ def write_figures(figures: Mapping[Path | str, go.Figure], *, scale: float = 2.0
     images = {path: figure for path, figure in paths.items() if path.suffix.lower() in IMAGES}
     drawn = _draw(images, scale) if images else {}  # before anything is written
     for path, figure in paths.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path in drawn:
-            path.write_bytes(drawn[path])
-        else:
-            path.write_text(_html(figure), encoding="utf-8")
+        content = drawn[path] if path in drawn else _html(figure).encode()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        except OSError as error:
+            raise AcetuneError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _html(figure: go.Figure) -> str:
