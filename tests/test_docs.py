@@ -11,7 +11,12 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "tables" / "README.md",
+    *sorted((ROOT / "docs").glob("**/*.md")),
+]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
@@ -31,6 +36,28 @@ def test_the_example_of_the_readme_is_the_end_of_the_quickstart() -> None:
     assert block is not None
     assert (ROOT / "examples" / "quickstart.py").read_text().endswith(block[1])
     assert block[1].startswith("def train")
+
+
+def test_the_example_of_the_replay_runs(tmp_path: Path) -> None:
+    block = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "replay.md").read_text(), re.DOTALL)
+    assert block is not None
+    command = [sys.executable, "-c", block[1]]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stderr
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["none", "asha", "ace"]
+
+
+def test_the_commands_of_the_replay_run(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "replay.md").read_text()
+    text = text[text.index("## In three commands") : text.index("The repository has")]
+    commands = re.findall(r"^    (acetune .*)$", text, re.MULTILINE)
+    assert len(commands) == 3
+    for command in commands:
+        words = command.replace("examples/", f"{ROOT / 'examples'}/").split()
+        words = [sys.executable, "-m", *words]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=170)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "over-time.html").exists()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -72,7 +72,8 @@ def test_a_file_with_train_and_study(folder: Path) -> None:
         steps = np.arange(1, params["steps"] + 1)
         np.testing.assert_allclose(table.curve(config, "score"), params["x"] - 1 / steps)
         np.testing.assert_allclose(table.curve(config, "size@confirm"), steps + 1)
-    assert table.made["command"] == "acetune " + " ".join(arguments)
+    command = "acetune record my-study.py --configs 4 --seed 1 --workers 2"  # no folders
+    assert table.made["command"] == command
     assert table.made["seed"] == 1 and table.made["versions"].keys() >= {"python", "acetune"}
     assert table.made["failed"] == {"1": "ValueError: no such [luck]"}
 
@@ -170,13 +171,13 @@ def test_a_task_on_a_file_of_data(acetune: Command, tmp_path: Path) -> None:
     }
     seed = min(rounds, key=rounds.__getitem__)
     options = ["--configs", 2, "--seed", seed, "--workers", 1, "--confirm-rows", 300]
-    acetune("record", "credit-lightgbm", "--data", data, "-o", output, *options)
+    acetune("record", "credit-lightgbm", f"--data={data}", "-o", output, *options)
     table = read_table(output)
     check_task(table, "credit-lightgbm-confirm", 0.25)
     digest = hashlib.sha256(data.read_bytes()).hexdigest()
     assert digest.startswith(table.made["data_sha256"]) and len(table.made["data_sha256"]) == 16
     assert (table.made["data"], table.made["confirm_rows"]) == ("credit.csv", 300)
-    assert f"--data credit.csv -o {output}" in table.made["command"]
+    assert "--data=credit.csv -o t.parquet" in table.made["command"]
 
     # a recording goes on with the same data only
     again = tmp_path / "u.parquet"
@@ -197,6 +198,7 @@ def test_mistakes_get_a_line_and_no_traceback(acetune: Command, tmp_path: Path) 
     table: list[tuple[list[object], list[str]]] = [
         ([], ["give a task", "--from STUDY"]),
         (["law-mlp", "--from", tmp_path / "s.db"], ["not both"]),
+        (["--from", tmp_path / "s.db", "--data", "x.csv"], ["--data", "s.db has its own data"]),
         (["lawn-mlp"], ["unknown task 'lawn-mlp'", "credit-lightgbm, law-mlp"]),
         ([f"{missing}.py"], ["there is no file", "missing.py"]),
         ([tmp_path / "empty.py"], ["empty.py defines no 'train'"]),

@@ -379,3 +379,5 @@ def test_mistakes_get_a_line_and_no_traceback(
 
     _, complaint = acetune("replay", path, *QUICK, "--json", tmp_path / "file" / "o.json", ok=False)
     assert complaint.startswith("acetune: cannot write ") and "o.json" in complaint
+    _, complaint = acetune("replay", path, *QUICK, "--plot", tmp_path / "file" / "p.html", ok=False)
+    assert complaint.startswith("acetune: cannot write ") and "p.html" in complaint

@@ -117,6 +117,10 @@ def test_options_that_differ_are_as_far_apart_as_the_ends_of_a_range() -> None:
     space = {"act": choice(["relu", "gelu", None]), "x": uniform(0, 1)}
     configs = [{"act": "relu", "x": 0.0}, {"act": "gelu", "x": 0.99}]
     assert picked(space, configs, {"act": "gelu", "x": 0.0}) == [1]
+    # and not farther: 0.8 in each of two dimensions is 1.13
+    both = {**space, "y": uniform(0, 1)}
+    configs = [{"act": "gelu", "x": 0.8, "y": 0.8}, {"act": "relu", "x": 0.0, "y": 0.0}]
+    assert picked(both, configs, {"act": "gelu", "x": 0.0, "y": 0.0}) == [1]
     # whichever option it is, and None is one
     configs = [{"act": "relu", "x": 0.0}, {"act": None, "x": 0.0}, {"act": "gelu", "x": 0.01}]
     assert picked(space, configs, {"act": "gelu", "x": 0.0}) == [2]
@@ -191,6 +195,7 @@ def test_points_come_first() -> None:
         ({"configs": [{"x": "a"}]}, TableError, "configuration 0 .*x='a'"),
         ({"points": [{"x": 2.0}]}, SpaceError, "x=2.0 lies outside"),
         ({"points": [{"y": 1.0}]}, SpaceError, "'y' is not searched"),
+        ({"points": [{"x": 0.5}], "searcher": "random"}, GoalError, r"no points .*\{'x': 0.5\}"),
     ],
 )
 def test_what_cannot_be_searched(
@@ -242,7 +247,6 @@ def test_workers_may_have_trials_under_way_when_the_searcher_is_asked(searcher: 
         ("blendsearch", 0.0),
         ("cfo", 0.0),
         ("tpe", 0.6),
-        ("blendsearch", 0.6),
     ],
 )
 def test_searchers_find_better_than_random_on_average(searcher: str, difficulty: float) -> None:

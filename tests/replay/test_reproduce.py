@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from acetune.cli import app
-from acetune.core.errors import TableError
+from acetune.core.errors import AcetuneError, TableError
 from acetune.core.goals import Constraint, Objective
 from acetune.replay.compare import resampled
 from acetune.replay.judged import judge
@@ -77,8 +77,8 @@ def test_differences_are_paired_and_leave_out_what_was_not_found() -> None:
     assert found.mean == pytest.approx(0.2)  # of 0.1 and 0.3
     low, high = np.quantile([0.15, 0.2, -0.2], [0.025, 0.975])
     assert (found.low, found.high) == pytest.approx((low, high))
-    assert a.failures == 1
-    assert a.mean == pytest.approx(0.85)
+    assert a.summary.failures == 1
+    assert a.summary.mean == pytest.approx(0.85)
 
 
 def test_without_other_tables_the_interval_is_over_seeds() -> None:
@@ -213,12 +213,28 @@ def test_the_command_draws_and_writes(tmp_path: Path) -> None:
     assert (out / "case-study.html").stat().st_size > 10_000
 
 
+def test_a_page_is_written_even_if_no_picture_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_browser(figures: object) -> None:
+        raise AcetuneError("no browser")
+
+    monkeypatch.setattr("acetune.cli.reproduce.write_figures", no_browser)
+    path, out = tmp_path / "t.parquet", tmp_path / "out"
+    write_table(path, credit_like(150, longest=300))
+    options = ["--table", str(path), "--budget-s", "20", "-o", str(out)]
+    asked = CliRunner().invoke(app, ["reproduce", "figures", *options])
+    assert str(asked.exception) == "no browser"
+    assert "case-study.png" in (out / "figures.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["robust"], "'robust'"),
         (["fairness", "--pictures", "bmp"], "'bmp'"),
         (["fairness", "--samples", "1"], "--samples"),
+        (["fairness", "--processes", "0"], "--processes"),
         (["fairness", "--table", "nowhere.parquet"], "nowhere.parquet"),
     ],
 )

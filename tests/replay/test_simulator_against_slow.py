@@ -217,14 +217,14 @@ def compare(setting: Setting, policy: Policy, rule: Rule | None) -> None:
 
 
 @pytest.mark.parametrize("name", RULES)
-@examples(25)
+@examples(18)
 @given(setting=settings_to_replay())
 def test_by_the_rules(name: str, setting: Setting) -> None:
     compare(setting, parse_policy(name), RULES[name])
 
 
 @pytest.mark.parametrize("name", POLICY_NAMES)
-@examples(15)
+@examples(10)
 @given(setting=settings_to_replay())
 def test_by_the_policy_through_the_stopper(name: str, setting: Setting) -> None:
     compare(setting, parse_policy(name), None)
@@ -253,7 +253,7 @@ stratum_rules = st.builds(
 )
 
 
-@examples(200)
+@examples(150)
 @given(setting=settings_to_replay(), rule=ace_rules | ace_rules | asha_rules | stratum_rules)
 def test_with_other_options(setting: Setting, rule: Rule) -> None:
     if isinstance(rule, OtherRule):

@@ -73,7 +73,7 @@ class Run:
 
     @property
     def constraint_cost_share(self) -> float:
-        """Share of all worker time that went into checks."""
+        """Share of checks in what the reports cost; start-up and what was cut off are left out."""
         total = self.primary_cost_s + self.constraint_cost_s
         return self.constraint_cost_s / total if total else 0.0
 
