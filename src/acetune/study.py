@@ -6,13 +6,11 @@ import hashlib
 import inspect
 import json
 import os
-import platform
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +40,7 @@ from acetune.space import Dimension, Scalar, Space
 from acetune.stopper import Stopper
 from acetune.store import Store
 from acetune.trial import Trial
+from acetune.versions import installed_versions
 
 
 class CodeChangedWarning(UserWarning):
@@ -261,20 +260,10 @@ def _describe(
         "constraints": constraints,
         "policy": json.dumps({"name": type(policy).__name__, **policy.options()}),
         "space": json.dumps(space.describe()),
-        "versions": json.dumps(_versions()),
+        "versions": json.dumps(installed_versions(("acetune", "optuna", "numpy"))),
         "code_hash": _code_hash(train, *checks),
         "created": time.time(),
     }
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in ("acetune", "optuna", "numpy"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:  # run from a source tree
-            found[package] = "unknown"
-    return found
 
 
 def _code_hash(*functions: Callable[..., object]) -> str:

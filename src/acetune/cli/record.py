@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 import shlex
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +23,7 @@ from acetune.replay.recorder import partial_path, require_new
 from acetune.replay.recorder import record as record_table
 from acetune.replay.table import CurveTable, write_table
 from acetune.tasks import TASK_NAMES, Task, load_task
+from acetune.versions import installed_versions
 
 
 def record(
@@ -153,12 +152,7 @@ def _file_task(path: Path) -> Task:
 
 def _made(task: Task) -> dict[str, Any]:
     """How the table came to be: enough to make it again."""
-    versions = {"python": platform.python_version()}
-    for package in ("acetune", "numpy", "lightgbm", "scikit-learn"):
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
+    versions = installed_versions(("acetune", "numpy", "lightgbm", "scikit-learn"))
     arguments = shlex.join(_shown(argument) for argument in sys.argv[1:])
     return {"task": task.name, "command": f"acetune {arguments}", "versions": versions}
 

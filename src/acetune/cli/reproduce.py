@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +16,9 @@ from acetune.engines.local import available_cores
 from acetune.replay.figures import write_figures
 from acetune.replay.table import read_table
 from acetune.reproduce import ablations, case_study, fairness
-from acetune.reproduce.measuring import Plan, jobs_of, measure
+from acetune.reproduce.measuring import Plan, jobs_of, measure, to_json
 from acetune.reproduce.page import Drawn, Page
+from acetune.versions import installed_versions
 
 _PARTS = ("fairness", "ablations", "figures")
 
@@ -70,6 +74,10 @@ def reproduce(
     with progress_bar() as progress:
         bar = progress.add_task("replay", total=len(jobs_of(cases, plan)))
         measured = measure(curves, cases, plan, lambda run: progress.advance(bar))
+    if measured:
+        output.mkdir(parents=True, exist_ok=True)
+        kept = json.dumps(to_json(measured), indent=1)
+        (output / "runs.json").write_text(kept + "\n", encoding="utf-8")
     if "fairness" in chosen:
         _write(output / "fairness.md", *fairness.report(curves, measured, plan, output, suffix))
     if "ablations" in chosen:
@@ -78,6 +86,9 @@ def reproduce(
 
 def _write(path: Path, page: Page, drawn: Drawn) -> None:
     """The page first: should no browser be there to draw, the measurements are not lost."""
+    versions = installed_versions(("acetune", "numpy", "optuna", "flaml"))
+    with_what = ", ".join(f"{package} {version}" for package, version in versions.items())
+    page.text(f"Made by `acetune {shlex.join(sys.argv[1:])}` with {with_what}.")
     page.write(path)
     write_figures(drawn)
     typer.echo(path)

@@ -42,6 +42,7 @@ PICTURE = tuple(
         ("ASHA, callback", "asha"),
         ("ASHA lexicographic", "asha-lex"),
         ("ACE_hard", "ace-hard"),
+        ("ACE_noskip", "ace-noskip"),
         ("ACE_β=T", "ace-betaT"),
         ("ACE, truncation 50 %", "ace:truncation=0.5"),
         ("ACE", "ace"),
@@ -168,6 +169,8 @@ def _share_text(measured: Mapping[Case, Measured]) -> str:
 
 
 def _truncation_case(limit: float, share: int) -> Case:
+    if share == 25:  # the default
+        return Case("ace", limit, CHEAP)
     return Case(f"ace:truncation={share / 100:g}", limit, CHEAP)
 
 

@@ -53,10 +53,11 @@ def report(
         f"{CHEAP} mean iterations, {plan.seeds} seeds. The paper's runs took one hour on 4 "
         "workers, with up to 21,000 rounds a trial, and three seeds. AUC in per cent, mean ± "
         "standard deviation over seeds that found something feasible; the interval is a bootstrap "
-        f"over configurations ({plan.samples} tables drawn anew, {plan.seeds_a_sample} seeds each; "
-        "over seeds alone for ASHA with BlendSearch, which takes too long for more). 'Callback': the "
-        "constraint is checked during the run for the searcher's sake; without it, after the run, "
-        "from the best objective down.",
+        f"over configurations ({plan.samples} tables drawn anew, {plan.seeds_a_sample} seeds each, "
+        "their spread put around the mean on the table itself; over seeds alone for ASHA with "
+        "BlendSearch, which takes too long for more). 'Callback': "
+        "the constraint is checked during the run for the searcher's sake; without it, after the "
+        "run, from the best objective down.",
         "A row without a figure of the paper is ours alone.",
     )
     drawn: Drawn = {}
