@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Stratum: TypeAlias = Literal["valid", "invalid", "unchecked"]
@@ -44,4 +44,5 @@ class Decision:
     @property
     def reason(self) -> str:
         """Why, in words and numbers."""
-        return self.why.format_map(asdict(self))
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return self.why.format_map(fields)

@@ -132,7 +132,8 @@ class History:
         step, loss, check = report.step, report.loss, report.check
         progress, costs = record.progress, self.costs
         if report.primary_cost_s is not None:
-            costs.add_primary(report.primary_cost_s, step - progress.last_step)
+            costs.primary_s += report.primary_cost_s
+            costs.primary_n += step - progress.last_step  # a report may cover several iterations
         if report.check_cost_s or report.snapshot_cost_s:
             costs.add_check(report.check_cost_s, report.snapshot_cost_s)
         if check is None:

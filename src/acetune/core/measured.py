@@ -18,11 +18,6 @@ class Costs:
     snapshot_s: float = 0.0
     snapshot_n: int = 0
 
-    def add_primary(self, seconds: float, iterations: int = 1) -> None:
-        """Count the primary cost of one report, which covers so many iterations."""
-        self.primary_s += seconds
-        self.primary_n += iterations
-
     def add_check(self, check_s: Mapping[str, float] | None, snapshot_s: float) -> None:
         """Count the cost of a check by constraint, and of the snapshots taken for it."""
         for name, seconds in (check_s or {}).items():

@@ -95,10 +95,9 @@ def check_due(
     due = policy.due(trial, step, loss)
     if due is None:
         return None
-    if due != step and not best_kept:
-        due = step
-    due_loss = loss if due == step else trial.best_loss
-    return Due(due, due_loss, passes_gate(policy, due_loss, gate))
+    if due == step or not best_kept:
+        return Due(step, loss, passes_gate(policy, loss, gate))
+    return Due(due, trial.best_loss, passes_gate(policy, trial.best_loss, gate))
 
 
 def finish_due(policy: Policy, trial: Progress, gate: float, *, best_kept: bool) -> Due | None:

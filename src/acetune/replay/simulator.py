@@ -137,20 +137,21 @@ class Simulation:
         for _ in range(self._workers):
             self._start_trial()
         events, budget_s = self._events, self._budget_s
+        trained, checked, replace = self._trained, self._checked, heapq.heapreplace
         while events:
             time_s, _, trial = events[0]
             if time_s > budget_s:
                 self.time_s = budget_s
                 break
             self.time_s = time_s
-            wait_s = self._trained(trial) if trial.due is None else self._checked(trial)
+            wait_s = trained(trial) if trial.due is None else checked(trial)
             if wait_s is None:
                 heapq.heappop(events)
                 self._picker.tell(trial.number, self.coordinator.outcome(trial.number))
                 self._start_trial()
             else:
                 self._scheduled += 1
-                heapq.heapreplace(events, (time_s + wait_s, self._scheduled, trial))
+                replace(events, (time_s + wait_s, self._scheduled, trial))
         for _, _, trial in sorted(events, key=lambda event: event[1]):
             self.coordinator.interrupt(trial.study_trial, "the budget is spent")
         if self.stopper.policy.checks_after_run and self._judged.constraints:
@@ -172,7 +173,7 @@ class Simulation:
         trial = _Trial(study_trial, config, self._judged)
         self._scheduled += 1
         begins_s = self.time_s + self._startup_s
-        heapq.heappush(self._events, (begins_s + trial.costs[0], self._scheduled, trial))
+        heapq.heappush(self._events, (begins_s + trial.costs[1], self._scheduled, trial))
 
     # -- events: each returns how long the trial goes on until its next one, None if it has ended --
 
@@ -181,7 +182,7 @@ class Simulation:
         step, handle = trial.step, trial.handle
         if step > trial.steps:
             return self._ran_out(trial)
-        loss = trial.losses[step - 1]
+        loss = trial.losses[step]
         check = None
         due = handle.due(step, loss)
         if due is not None:
@@ -191,14 +192,14 @@ class Simulation:
             handle.skip(step)
         elif not self._check_cost_s:  # no constraint: every checkpoint qualifies
             check = CheckResult(step, loss, {}, True, 0.0)
-        handle.take(step, loss, check, trial.costs[step - 1], None)
+        handle.take(step, loss, check, trial.costs[step], None)
         if check is not None:
             self._note_best()
         if trial.record.state != "running":
             return None
         step = trial.step = step + 1
-        if step <= len(trial.costs):  # nearly always
-            return trial.costs[step - 1]
+        if step < len(trial.costs):  # nearly always
+            return trial.costs[step]
         return trial.next_cost()
 
     def _checked(self, trial: _Trial) -> float | None:
@@ -217,7 +218,7 @@ class Simulation:
             )
             self.coordinator.finish(trial.study_trial, report)
         else:
-            loss, cost = trial.losses[step - 1], trial.costs[step - 1]
+            loss, cost = trial.losses[step], trial.costs[step]
             trial.handle.take(step, loss, check, cost, self._check_cost_s)
         self._note_best()
         if trial.record.state != "running":
@@ -319,14 +320,14 @@ class _Trial:
         self.steps = judged.table.steps(config)
         self.step = 1  # being trained, or reported
         self.due: Due | None = None  # being checked
-        self.losses: list[float] = []
-        self.costs: list[float] = []
+        self.losses = [math.nan]  # by step, from 1
+        self.costs = [math.nan]
         self._judged, self._begin = judged, int(judged.table.starts[config])
         self._look_up()
 
     def _look_up(self) -> None:
         """More of the curve: many a trial is stopped long before its end."""
-        known = len(self.losses)
+        known = len(self.losses) - 1
         rows = slice(self._begin + known, self._begin + min(self.steps, 2 * known + _LOOKED_UP))
         self.losses += self._judged.losses[rows].tolist()
         self.costs += self._judged.table.cost_s[rows].tolist()
@@ -335,9 +336,9 @@ class _Trial:
         """What the step costs, 0 at the end of the record."""
         if self.step > self.steps:
             return 0.0
-        if self.step > len(self.costs):
+        if self.step >= len(self.costs):
             self._look_up()
-        return self.costs[self.step - 1]
+        return self.costs[self.step]
 
 
 @contextlib.contextmanager
