@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from acetune.cli.replay import default_budget
+from acetune.cli.replay import default_budget, seed_by_seed
 from acetune.core.goals import Objective
+from acetune.replay.runs import Cell, Incumbent, Run
 from acetune.replay.synthetic import synthetic_table
 from acetune.replay.table import CurveTable, TableConstraint, make_table, write_table
 from cli.inside import Command
@@ -320,9 +321,9 @@ def test_pictures_need_nothing_else(
     policies = ("--policy", "none", "--policy", "ace")
     options = (*limits, *policies, *QUICK, "--plot", path)
     printed, _ = acetune("replay", tables / "plain.parquet", *options)
-    ranks = path.with_name("picture-ranks.html")
-    assert f"drawn: {path}, {ranks}\n" in printed
-    for file in (path, ranks):
+    means, ranks = path.with_name("picture-means.html"), path.with_name("picture-ranks.html")
+    assert f"drawn: {path}, {means}, {ranks}\n" in printed
+    for file in (path, means, ranks):
         text = file.read_text(encoding="utf-8")
         assert "Plotly.newPlot" in text and len(text) > 1_000_000
         assert not re.search(r"<(script|link|img)[^>]*\b(src|href)=", text)
@@ -331,7 +332,20 @@ def test_pictures_need_nothing_else(
 def test_one_policy_is_not_ranked(acetune: Command, tables: Path, tmp_path: Path) -> None:
     path = tmp_path / "picture.html"
     acetune("replay", tables / "hard.parquet", "--policy", "ace", *QUICK, "--plot", path)
-    assert [file.name for file in tmp_path.iterdir()] == ["picture.html"]
+    names = sorted(file.name for file in tmp_path.iterdir())
+    assert names == ["picture-means.html", "picture.html"]
+
+
+def test_seed_by_seed_counts_who_did_better() -> None:
+    def run(policy: str, seed: int, best: float | None) -> Run:
+        cell = Cell("t", "g <= 1", 1.0, 1.0, 4, "random")
+        found = () if best is None else (Incumbent(0.5, best, 0, 1),)
+        return Run(policy, cell, seed, "max", found, 5, 50, 10, 0, 1.0, 0.1, 1.0)
+
+    bests = {"none": [0.1, None, 0.3, 0.4], "ace": [0.2, 0.2, 0.3, 0.1]}
+    runs = [run(p, seed, best) for p, found in bests.items() for seed, best in enumerate(found)]
+    assert seed_by_seed(["none", "ace"], runs) == ["seed by seed: ace 2, none 1, 1 ties", ""]
+    assert seed_by_seed(["ace"], runs) == []
 
 
 # -- mistakes ------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ import pytest
 import acetune
 from acetune import Constraint, Trial
 from acetune.core.errors import AcetuneError, GoalError, TableError, TrainingCodeError
-from acetune.replay.partial import Curve, Partial, count_recorded
+from acetune.replay.partial import Partial, RecordedCurve, count_recorded
 from acetune.replay.recorder import draw, partial_path, record
 from acetune.replay.table import CurveTable, read_table
 from acetune.replay.training import train_curve
@@ -65,7 +65,7 @@ LIMIT = Constraint("size", upper=3.0, check=size)
 TASK = Task("tiny", train, SPACE, "score", "max", (LIMIT,), confirm)
 
 
-def curve_of(train: Callable[[Trial], object], **changes: Any) -> Curve:
+def curve_of(train: Callable[[Trial], object], **changes: Any) -> RecordedCurve:
     """The curve of one configuration, trained here."""
     task = replace(TASK, train=train, confirm=None)
     return train_curve(replace(task, **changes), {"x": 0.5, "steps": 3})
@@ -398,7 +398,7 @@ def test_a_failure_is_told_with_where_it_happened(tmp_path: Path) -> None:
     told: dict[int, Any] = {}
     task = replace(TASK, train=fails)
     record(task, tmp_path / "t.parquet", configs=2, on_curve=told.__setitem__)
-    assert isinstance(told[0], Curve)
+    assert isinstance(told[0], RecordedCurve)
     assert "no such luck" in told[1].error and "in fails" in told[1].error
 
 
@@ -583,7 +583,7 @@ def test_where_the_data_come_from_is_kept(tmp_path: Path) -> None:
 def test_two_recordings_at_once_notice_each_other(tmp_path: Path) -> None:
     path = tmp_path / "t.partial"
     one, other = Partial(path, {"seed": 1}), Partial(path, {"seed": 1})
-    curve = Curve({}, {"score": np.array([1.0])}, np.array([1.0]), {}, 1)
+    curve = RecordedCurve({}, {"score": np.array([1.0])}, np.array([1.0]), {}, 1)
     one.add(0, curve)
     with pytest.raises(TableError, match=r"another process records .* has added configuration 0"):
         other.add(0, curve)

@@ -17,7 +17,7 @@ from acetune.core.errors import GoalError
 from acetune.core.goals import split_constraints
 from acetune.engines.local import available_cores
 from acetune.replay.from_study import table_from_study
-from acetune.replay.partial import Curve, count_recorded
+from acetune.replay.partial import RecordedCurve, count_recorded
 from acetune.replay.processes import Lost
 from acetune.replay.recorder import partial_path, require_new
 from acetune.replay.recorder import record as record_table
@@ -78,7 +78,7 @@ def record(
         bar = progress.add_task(chosen.name, total=configs, completed=done)
         failures: list[str] = []
 
-        def on_curve(config: int, curve: Curve | Lost) -> None:
+        def on_curve(config: int, curve: RecordedCurve | Lost) -> None:
             progress.advance(bar)
             if isinstance(curve, Lost):
                 failures.append(curve.error)
@@ -95,7 +95,7 @@ def record(
                 seed=seed,
                 workers=count,
                 made=_made(chosen),
-                source=_source(data, confirm_rows),
+                source=_source(task, data, confirm_rows),
                 on_curve=on_curve,
             )
         except KeyboardInterrupt:
@@ -157,8 +157,10 @@ def _made(task: Task) -> dict[str, Any]:
     return {"task": task.name, "command": f"acetune {arguments}", "versions": versions}
 
 
-def _source(data: Path | None, confirm_rows: int) -> dict[str, Any]:
-    """Which data: a recording goes on with the same only."""
+def _source(task: str, data: Path | None, confirm_rows: int) -> dict[str, Any]:
+    """Which code and data: a recording goes on with the same only."""
+    if task.endswith(".py"):
+        return {"file_sha256": hashlib.sha256(Path(task).read_bytes()).hexdigest()[:16]}
     if data is None:
         return {}
     digest = hashlib.sha256(data.read_bytes()).hexdigest()[:16]

@@ -20,11 +20,11 @@ from acetune.engines.local import available_cores
 from acetune.policies import POLICY_NAMES
 from acetune.replay.compare import Setting, compare
 from acetune.replay.curves import CurveTable
-from acetune.replay.figures import critical_difference, over_time, write_figures
+from acetune.replay.figures import critical_difference, dots, over_time, write_figures
 from acetune.replay.figures.writing import IMAGES
 from acetune.replay.limits import parse_limit
 from acetune.replay.runs import Cell, Run, summarise
-from acetune.replay.statistics import rank_policies
+from acetune.replay.statistics import paired_signs, rank_policies
 from acetune.replay.table import read_table
 from acetune.searchers import SEARCHER_NAMES
 
@@ -74,8 +74,8 @@ def replay(
     plot: Annotated[
         Path | None,
         typer.Option(
-            help="Draw best feasible over time to this file, and ranks beside it (.html, .png, "
-            ".svg)."
+            help="Draw best feasible over time to this file, and means and ranks beside it (.html, "
+            ".png, .svg, .pdf)."
         ),
     ] = None,
 ) -> None:
@@ -112,6 +112,8 @@ def replay(
     for number, setting in enumerate(settings):
         its_runs = runs[number * per_cell : (number + 1) * per_cell]
         console.print(cell_table(console, curves, setting, its_runs))
+        for line in seed_by_seed(policies, its_runs):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
     _warn(console, curves, runs)
     if json_file is not None:
         _write(json_file, json.dumps(to_json(str(table), runs), indent=1, allow_nan=False) + "\n")
@@ -120,6 +122,17 @@ def replay(
         write_figures(figures)
         names = ", ".join(str(path) for path in figures)
         console.print(f"drawn: {names}", markup=False, highlight=False, soft_wrap=True)
+
+
+def seed_by_seed(policies: Sequence[str], runs: Sequence[Run]) -> list[str]:
+    """How often the last policy named did better than each other one, in a single cell."""
+    lines = []
+    last = policies[-1]
+    for other in policies[:-1]:
+        (signs,) = paired_signs(runs, last, other).values()
+        ties = f", {signs.tie} ties" if signs.tie else ""
+        lines.append(f"seed by seed: {last} {signs.better}, {other} {signs.worse}{ties}")
+    return [*lines, ""] if lines else lines
 
 
 def default_budget(table: CurveTable, workers: int) -> float:
@@ -224,6 +237,8 @@ def _figures(
 ) -> dict[Path | str, Any]:
     drawn: dict[Path | str, Any] = {}
     drawn[path] = over_time(runs, objective=curves.objective.name, policies=policies)
+    means = dots(summarise(runs), objective=curves.objective.name, policies=policies)
+    drawn[path.with_stem(path.stem + "-means")] = means
     if len(policies) > 1:
         several = len({run.cell for run in runs}) > 1
         ranks = rank_policies(runs, over="cells" if several else "runs")

@@ -12,7 +12,13 @@ from acetune.core.history import History
 from acetune.core.measured import Costs
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, adaptive_interval, best_step
+from acetune.policies.base import (
+    Policy,
+    adaptive_interval,
+    best_step,
+    require_share,
+    require_whole,
+)
 
 _KEEP = "rank {rank} of {of} {stratum} reports at step {step}: kept"
 _CUT = "rank {rank} of {of} {stratum} reports at step {step}: in the worst {number:.0%}"
@@ -55,14 +61,12 @@ class ACE(Policy):
         stopping: Literal["stratum", "first-violation"] = "stratum",
         min_steps: int = 0,
     ) -> None:
-        if not (isinstance(truncation, (int, float)) and 0 <= truncation <= 1):
-            raise GoalError(f"truncation must be a share between 0 and 1, got {truncation!r}")
+        require_share("truncation", truncation)
         if interval not in ("adaptive", 1, "end") or isinstance(interval, bool):
             raise GoalError(f"interval must be 'adaptive', 1 or 'end', got {interval!r}")
         if stopping not in ("stratum", "first-violation"):
             raise GoalError(f"stopping must be 'stratum' or 'first-violation', got {stopping!r}")
-        if not isinstance(min_steps, int) or min_steps < 0:
-            raise GoalError(f"min_steps must be a whole number >= 0, got {min_steps!r}")
+        require_whole("min_steps", min_steps, least=0)
         self.truncation = float(truncation)
         self._interval = interval
         self.gate = bool(gate)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from acetune.core.errors import TableError
 
 
-class Curve(NamedTuple):
+class RecordedCurve(NamedTuple):
     """One configuration trained to its end, a value a step in each column."""
 
     params: Mapping[str, Any]
@@ -76,7 +76,7 @@ class Partial:
         """The configurations that need no more training."""
         return {row[0] for row in self._db.execute("SELECT config FROM curves")}
 
-    def add(self, config: int, curve: Curve) -> None:
+    def add(self, config: int, curve: RecordedCurve) -> None:
         """Keep a curve."""
         columns = io.BytesIO()
         arrays: dict[str, Any] = {"cost_s": curve.cost_s, **curve.metrics}
@@ -111,7 +111,7 @@ class Partial:
         rows = self._db.execute("SELECT config, error FROM curves WHERE error IS NOT NULL")
         return dict(rows.fetchall())
 
-    def curves(self) -> Iterator[Curve]:
+    def curves(self) -> Iterator[RecordedCurve]:
         """The curves, by configuration."""
         for params, total, costs, blob in self._db.execute(
             "SELECT params, total_steps, check_cost_s, columns FROM curves WHERE error IS NULL "
@@ -120,7 +120,7 @@ class Partial:
             with np.load(io.BytesIO(blob)) as columns:
                 metrics = {name: columns[name] for name in columns.files if name != "cost_s"}
                 cost_s = columns["cost_s"]
-            yield Curve(json.loads(params), metrics, cost_s, json.loads(costs), total or 0)
+            yield RecordedCurve(json.loads(params), metrics, cost_s, json.loads(costs), total or 0)
 
 
 def count_recorded(path: Path) -> int:

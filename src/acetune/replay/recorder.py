@@ -13,7 +13,7 @@ import numpy as np
 
 from acetune.core.errors import TableError
 from acetune.policies.base import require_whole
-from acetune.replay.partial import Curve, Partial
+from acetune.replay.partial import Partial, RecordedCurve
 from acetune.replay.processes import Lost, run_jobs
 from acetune.replay.table import CurveTable, TableConstraint, make_table, read_table, write_table
 from acetune.replay.training import goals_of, require_name, train_curve
@@ -52,7 +52,7 @@ def record(
     threads: int = 1,
     made: Mapping[str, Any] | None = None,
     source: Mapping[str, Any] | None = None,
-    on_curve: Callable[[int, Curve | Lost], None] = lambda config, curve: None,
+    on_curve: Callable[[int, RecordedCurve | Lost], None] = lambda config, curve: None,
 ) -> CurveTable:
     """Train configurations drawn at random to their end and write the table of their curves.
 
@@ -146,7 +146,7 @@ def _only(names: set[str], metrics: Mapping[str, Any]) -> dict[str, Any]:
     return {name: column for name, column in metrics.items() if name in names}
 
 
-def _check_cost_s(curves: Sequence[Curve], constraint: str) -> float:
+def _check_cost_s(curves: Sequence[RecordedCurve], constraint: str) -> float:
     """Mean cost of a check over all checkpoints, in three digits."""
     checked = [c for c in curves if constraint in c.check_cost_s]
     seconds = sum(c.check_cost_s[constraint] * len(c.cost_s) for c in checked)
@@ -161,7 +161,7 @@ def record_curves(
     seed: int,
     workers: int,
     threads: int = 1,
-    on_curve: Callable[[int, Curve | Lost], None] = lambda config, curve: None,
+    on_curve: Callable[[int, RecordedCurve | Lost], None] = lambda config, curve: None,
 ) -> None:
     """Train the configurations that ``partial`` does not hold yet; each counts once it is kept."""
     space = Space(task.space)
@@ -187,6 +187,6 @@ class _Train:
     def __init__(self, task: Task, threads: int) -> None:
         self._task, self._threads = task, threads
 
-    def __call__(self, job: tuple[int, Mapping[str, Any]]) -> Curve:
+    def __call__(self, job: tuple[int, Mapping[str, Any]]) -> RecordedCurve:
         config, params = job
         return train_curve(self._task, params, self._threads, number=config + 1)

@@ -22,7 +22,7 @@ from acetune.core.goals import FailedCheck, Goals, Objective, as_measurement
 from acetune.link import Plan, Reply, Report
 from acetune.policies import ACE
 from acetune.replay.curve_checks import CONFIRM, RESERVED
-from acetune.replay.partial import Curve
+from acetune.replay.partial import RecordedCurve
 from acetune.tasks.base import Task
 from acetune.trial import Trial, TrialContext
 
@@ -33,7 +33,7 @@ _CUT = Decision(Action.STOP, "the objective is no finite number", "unchecked")
 
 def train_curve(
     task: Task, params: Mapping[str, Any], threads: int = 1, *, number: int = 1
-) -> Curve:
+) -> RecordedCurve:
     """The whole learning curve of one configuration, trained as the trial of that number."""
     goals = goals_of(task)
     link = _RecordingLink(goals, task.confirm, lambda: trial.model)
@@ -136,11 +136,11 @@ class _RecordingLink:
     def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
         """See Link."""
 
-    def curve(self, params: Mapping[str, Any]) -> Curve:
+    def curve(self, params: Mapping[str, Any]) -> RecordedCurve:
         """What was recorded."""
         if not self._cost_s:
             raise AcetuneError("the first objective was no finite number: there is no curve")
-        return Curve(
+        return RecordedCurve(
             params,
             {name: np.array(values) for name, values in self._columns.items()},
             np.array(self._cost_s),
