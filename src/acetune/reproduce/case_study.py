@@ -122,11 +122,17 @@ def _told(judged: JudgedTable, pair: Pair) -> str:
     return (
         f"Random search with seed {pair.seed}, EOD ≤ {HARD:g}. Trial 1 (configuration "
         f"{pair.wronged}) has its best feasible checkpoint (AUC {percent(value)} %) at step "
-        f"{step}: ASHA stops it at step {asha[pair.wronged].step}, ACE trains it to step "
-        f"{ace[pair.wronged].step}. Trial 2 (configuration {pair.in_vain}) is infeasible at every "
-        f"step: ASHA trains it to step {asha[pair.in_vain].step}, ACE stops it at step "
-        f"{ace[pair.in_vain].step}. Dots are feasible checkpoints, plus signs infeasible ones."
+        f"{step}: ASHA {_how(asha[pair.wronged])}, ACE {_how(ace[pair.wronged])}. Trial 2 "
+        f"(configuration {pair.in_vain}) is infeasible at every step: ASHA "
+        f"{_how(asha[pair.in_vain])}, ACE {_how(ace[pair.in_vain])}. Dots are feasible "
+        "checkpoints, plus signs infeasible ones."
     )
+
+
+def _how(reached: Reached) -> str:
+    if reached.stopped:
+        return f"stops it at step {reached.step}"
+    return f"has trained it to step {reached.step} and not stopped it when the budget ends"
 
 
 def _figure(judged: JudgedTable, pair: Pair) -> Any:
@@ -142,7 +148,7 @@ def _figure(judged: JudgedTable, pair: Pair) -> Any:
                 judged.table.curve(config, "auc")[:shown].tolist(),
                 judged.table.curve(config, "eod")[:shown].tolist(),
                 HARD,
-                {names[name]: r.step for name, r in reached.items()},
+                {names[name]: r.step for name, r in reached.items() if r.stopped},
             )
         )
     return case_study(curves, objective="AUC", constraint="EOD", log_steps=True)
