@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,15 +39,14 @@ def truncation_curve(
         _draw(panels, panel, dict(sorted(points.items())), theirs)
         for percent, count in (trials or {}).get(limit, {}).items():
             bottom = ("center", "bottom")
-            panels.note(panel, f"{count:.0f}", math.log10(percent), low, anchor=bottom)
+            panels.note(panel, f"{count:.0f}", percent, low, anchor=bottom)
         if trials is not None:
             corner: dict[str, Any] = {"inside": True, "anchor": ("left", "bottom")}
             panels.note(panel, "trials", 0, 0, **corner, shift=(4, 14))
         percents = sorted({*points, *theirs})
         panels.x(
             panel,
-            type="log",
-            range=[math.log10(percents[0]) - 0.09, math.log10(percents[-1]) + 0.09],
+            range=[0, percents[-1] + 4],
             tickvals=percents,
             ticktext=[f"{percent:g}" for percent in percents],
             title="Share of each group that is stopped (%)",
