@@ -73,7 +73,7 @@ def _width(found: Sequence[Summary], columns: Sequence[_Column], gap: int) -> in
 
 
 def _name_width(found: Sequence[Summary]) -> int:
-    return min(_NAME, max(len(row.policy) for row in found))
+    return min(_NAME, max(len("policy"), *(len(row.policy) for row in found)))
 
 
 def _table(found: Sequence[Summary], columns: Sequence[_Column], gap: int) -> Table:
