@@ -115,7 +115,8 @@ def test_a_study_that_was_run(acetune: Command, study: Path, tmp_path: Path) -> 
     assert f"incomplete curves: {cut}; a replay ends them where the record does" in told
     assert "g is not known at every step: a check there counts as failed" in told
     assert f"acetune replay {output}\n" in told
-    printed, _ = acetune("replay", output, "--seeds", 2, "--processes", 1, "--policy", "ace-beta1")
+    options = ("--seeds", 2, "--processes", 1, "--policy", "ace-beta1", "--budget-s", 100)
+    printed, _ = acetune("replay", output, *options)
     assert "checks asked for values that the table does not have" in " ".join(printed.split())
     assert "acetune record" in printed
 
@@ -196,7 +197,7 @@ def test_mistakes_get_a_line_and_no_traceback(acetune: Command, tmp_path: Path) 
     (tmp_path / "bad.csv").write_text("a,b\n1,2\n")
     missing = tmp_path / "missing"
     table: list[tuple[list[object], list[str]]] = [
-        ([], ["give a task", "--from STUDY"]),
+        ([], ["credit-lightgbm", "Python file", "--from STUDY"]),
         (["law-mlp", "--from", tmp_path / "s.db"], ["not both"]),
         (["--from", tmp_path / "s.db", "--data", "x.csv"], ["--data", "s.db has its own data"]),
         (["lawn-mlp"], ["unknown task 'lawn-mlp'", "credit-lightgbm, law-mlp"]),

@@ -6,6 +6,7 @@ import math
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,12 +160,19 @@ RANKS = Ranks(
     policies=("ace", "asha", "median", "none"),
     average_ranks=(1.3, 1.9, 2.9, 3.9),
     blocks=40,
-    friedman_p=1e-9,
-    iman_davenport_p=0.012,
+    friedman_p=0.012,
+    iman_davenport_p=1e-9,
     alpha=0.05,
     critical_difference=0.74,
     cliques=(("ace", "asha"),),
 )
+
+
+def test_two_rankings_that_agree_show_no_difference() -> None:
+    two = replace(RANKS, blocks=2, friedman_p=0.16, iman_davenport_p=0.0, cliques=(RANKS.policies,))
+    assert "p = 0.16, no difference is shown" in texts(figures.critical_difference(two))
+    joined = replace(two, friedman_p=0.001)  # significant, but nobody stands apart
+    assert "no difference is shown" in texts(figures.critical_difference(joined))
 
 
 def test_policies_hang_off_their_ranks_and_bars_join_those_not_told_apart() -> None:

@@ -57,7 +57,10 @@ def record(
     """
     console = Console(stderr=True)
     if (task is None) == (from_study is None):
-        raise GoalError("give a task to train, or --from STUDY, and not both")
+        raise GoalError(
+            f"name what to train ({', '.join(TASK_NAMES)}, or a Python file), or give --from "
+            "STUDY, and not both"
+        )
     if (data is not None or confirm_rows) and (task is None or task.endswith(".py")):
         raise GoalError(
             f"--data and --confirm-rows are for the tasks {', '.join(TASK_NAMES)}; "

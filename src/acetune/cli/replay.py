@@ -28,7 +28,8 @@ from acetune.replay.statistics import paired_signs, rank_policies
 from acetune.replay.table import read_table
 from acetune.searchers import SEARCHER_NAMES
 
-_TRAINED = 50  # configurations that no stopping trains in the default budget
+_TRAINED = 50  # configurations that no stopping trains in the default budget,
+_SHARE = 0.25  # but no more than this share of the table
 
 
 def replay(
@@ -56,7 +57,8 @@ def replay(
     budget_s: Annotated[
         float | None,
         typer.Option(
-            help=f"Simulated seconds; by default what {_TRAINED} whole curves take on the workers."
+            help=f"Simulated seconds; by default what {_TRAINED} whole curves take on the workers, "
+            "or a quarter of the table if that is less."
         ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Simulated workers.")] = 4,
@@ -130,7 +132,7 @@ def seed_by_seed(policies: Sequence[str], runs: Sequence[Run]) -> list[str]:
     last = policies[-1]
     for other in policies[:-1]:
         (signs,) = paired_signs(runs, last, other).values()
-        ties = f", {signs.tie} ties" if signs.tie else ""
+        ties = f", {signs.tie} tie{'s' if signs.tie > 1 else ''}" if signs.tie else ""
         lines.append(f"seed by seed: {last} {signs.better}, {other} {signs.worse}{ties}")
     return [*lines, ""] if lines else lines
 
@@ -138,7 +140,8 @@ def seed_by_seed(policies: Sequence[str], runs: Sequence[Run]) -> list[str]:
 def default_budget(table: CurveTable, workers: int) -> float:
     """Seconds in which the workers train so many whole curves, in two digits."""
     mean_curve_s = float(table.cost_s.sum()) / len(table.configs)
-    return float(f"{_TRAINED * mean_curve_s / workers:.2g}") or 1.0
+    curves = min(_TRAINED, _SHARE * len(table.configs))
+    return float(f"{curves * mean_curve_s / workers:.2g}") or 1.0
 
 
 def _cells(table: CurveTable, given: Sequence[str] | None) -> list[tuple[Constraint, ...]]:
@@ -217,10 +220,11 @@ def _cell(cell: Cell) -> dict[str, Any]:
 
 def _warn(console: Console, curves: CurveTable, runs: Sequence[Run]) -> None:
     """Say where the table itself limits what can be concluded."""
-    if any(run.trials == len(curves.configs) for run in runs):
+    whole = dict.fromkeys(run.policy for run in runs if run.trials == len(curves.configs))
+    if whole:
         console.print(
-            f"note: some runs tried all {len(curves.configs)} configurations of the table; a "
-            "larger table or a smaller budget tells more about them",
+            f"note: {', '.join(whole)} tried all {len(curves.configs)} configurations of the "
+            "table in some runs; a larger table or a smaller budget tells more about them",
             style="yellow",
         )
     unmeasured = sum(run.unmeasured_checks for run in runs)
@@ -242,5 +246,7 @@ def _figures(
     if len(policies) > 1:
         several = len({run.cell for run in runs}) > 1
         ranks = rank_policies(runs, over="cells" if several else "runs")
-        drawn[path.with_stem(path.stem + "-ranks")] = critical_difference(ranks)
+        over = "cells" if several else "seeds of one table, which are no independent evidence"
+        title = f"Average ranks over {over}"
+        drawn[path.with_stem(path.stem + "-ranks")] = critical_difference(ranks, title=title)
     return drawn

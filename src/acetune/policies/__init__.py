@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Callable
 
 from acetune.core.errors import GoalError
@@ -80,10 +81,11 @@ def parse_policy(text: str) -> Policy:
                 f"policy option {item!r} must read name=value, as in ace:truncation=0.5"
             )
         options[key.strip()] = _literal(value.strip())
-    try:
-        return make(**options)
-    except TypeError as error:
-        raise GoalError(f"policy {text!r}: {error}") from None
+    known = list(inspect.signature(make).parameters)
+    for key in options:
+        if key not in known:
+            raise GoalError(f"policy {name!r} has no option {key!r}; it has {', '.join(known)}")
+    return make(**options)
 
 
 def _literal(text: str) -> object:

@@ -40,12 +40,18 @@ class JudgedTable:
     cost_ratio: float | None = None
 
     def __post_init__(self) -> None:
-        known = sorted(self.table.metrics)
+        names = self.table.metrics.keys() - {self.table.objective.name}
+        known = sorted(name for name in names if not name.endswith(CONFIRM))
+        for constraint in self.constraints:
+            if getattr(constraint, "name", None) == self.table.objective.name:
+                raise TableError(
+                    f"{constraint.name!r} is the objective; limit one of {', '.join(known)}"
+                )
         for constraint in self.goals.constraints:
             if constraint.name not in self.table.metrics:
                 raise TableError(
                     f"the table {self.table.name!r} has no metric {constraint.name!r} to limit; it "
-                    f"has {known}"
+                    f"has {', '.join(known)}"
                 )
             if constraint.margin_se:
                 raise TableError(

@@ -65,10 +65,14 @@ def critical_difference(
 
 
 def _subtitle(ranks: Ranks) -> str:
-    p = f"{ranks.iman_davenport_p:.2g}" if ranks.iman_davenport_p >= 1e-4 else "below 0.0001"
-    verdict = "they differ" if ranks.iman_davenport_p < ranks.alpha else "no difference is shown"
+    # by chi-square: Iman and Davenport's F is 0 as soon as a few rankings agree throughout
+    p = f"= {ranks.friedman_p:.2g}" if ranks.friedman_p >= 1e-4 else "below 0.0001"
+    apart = ranks.friedman_p < ranks.alpha and any(
+        len(clique) < len(ranks.policies) for clique in ranks.cliques or ((),)
+    )
+    verdict = "they differ" if apart else "no difference is shown"
     return (
-        f"1 is best; {ranks.blocks} rankings; Friedman test: p {'= ' if p[0] != 'b' else ''}{p},"
+        f"1 is best; {ranks.blocks} rankings; Friedman test: p {p},"
         f" {verdict}<br>A bar joins policies less than the critical difference (CD) apart:"
         f" they are not told apart at the {100 * ranks.alpha:g} % level"
     )
