@@ -56,23 +56,27 @@ def credit_like(configs: int = 60, seed: int = 0, longest: int = 60) -> CurveTab
     return make_table("like credit", Objective("auc", "max"), [limit], curves, space=space)
 
 
-def run_with(best: float | None, seed: int) -> Run:
+def run_with(best: float | None, seed: int, policy: str) -> Run:
     cell = Cell("t", "eod <= 0.25", 1.0, 1.0, 4, "random")
     found = () if best is None else (Incumbent(0.5, best, 0, 1),)
-    return Run("p", cell, seed, "max", found, 5, 50, 10, 0, 1.0, 0.1, 1.0)
+    return Run(policy, cell, seed, "max", found, 5, 50, 10, 0, 1.0, 0.1, 1.0)
 
 
-def measured(*bests: float | None, sampled: list[list[float | None]]) -> Measured:
+def measured(
+    *bests: float | None, sampled: list[list[float | None]], policy: str = "a"
+) -> Measured:
     return Measured(
-        Case("p", 0.25, 1.0),
-        tuple(run_with(best, seed) for seed, best in enumerate(bests)),
-        tuple(tuple(run_with(best, seed) for seed, best in enumerate(row)) for row in sampled),
+        Case(policy, 0.25, 1.0),
+        tuple(run_with(best, seed, policy) for seed, best in enumerate(bests)),
+        tuple(
+            tuple(run_with(best, seed, policy) for seed, best in enumerate(row)) for row in sampled
+        ),
     )
 
 
 def test_differences_are_paired_and_leave_out_what_was_not_found() -> None:
     a = measured(0.8, None, 0.9, sampled=[[0.8, 0.9], [0.7, None], [0.6, 0.6]])
-    b = measured(0.7, 0.5, 0.6, sampled=[[0.7, 0.7], [0.5, 0.1], [0.8, 0.8]])
+    b = measured(0.7, 0.5, 0.6, sampled=[[0.7, 0.7], [0.5, 0.1], [0.8, 0.8]], policy="b")
     found = difference(a, b)
     assert found is not None
     assert found.mean == pytest.approx(0.2)  # of 0.1 and 0.3
@@ -83,7 +87,7 @@ def test_differences_are_paired_and_leave_out_what_was_not_found() -> None:
 
 
 def test_without_other_tables_the_interval_is_over_seeds() -> None:
-    a, b = measured(0.8, 0.9, sampled=[]), measured(0.7, 0.7, sampled=[])
+    a, b = measured(0.8, 0.9, sampled=[]), measured(0.7, 0.7, sampled=[], policy="b")
     found = difference(a, b)
     assert found is not None
     assert found.mean == pytest.approx(0.15)
@@ -155,7 +159,8 @@ def test_pages_have_a_row_a_case_with_the_numbers_measured(tmp_path: Path) -> No
     cases = [*fairness.cases(), *ablations.cases()]
     # nothing is trained: one run a policy and limit stands for all of them
     runs = {
-        case: measured(0.84, 0.85, None, sampled=[[0.84, 0.85], [0.85, 0.86]]) for case in cases
+        case: measured(0.84, 0.85, None, sampled=[[0.84, 0.85], [0.85, 0.86]], policy=case.policy)
+        for case in cases
     }
     runs = {
         case: Measured(

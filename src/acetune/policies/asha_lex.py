@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from acetune.core.decision import Action, Decision
+from acetune.core.decision import Decision
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured import Costs
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
 from acetune.policies.base import Policy, require_whole
-from acetune.policies.rungs import BETWEEN, places, require_factor, rung_passed
+from acetune.policies.rungs import decide_by_place, require_factor, rung_passed
 
 _KEEP = "rank {rank} of {of} by violation and objective at the rung at step {step}: kept"
 _CUT = (
@@ -94,11 +94,4 @@ class ASHALexicographic(Policy):
         self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History
     ) -> Decision:
         """Stop what is not among the best of its rung; ties count for the current trial."""
-        stratum, step = report.stratum, report.step
-        if filing is None:
-            return Decision(Action.CONTINUE, BETWEEN, stratum, step=step)
-        group = history.group(filing.group)
-        better, n = group.better_than(filing.key), len(group) + 1
-        best = places(n, self.reduction_factor)
-        action, why = (Action.CONTINUE, _KEEP) if better < best else (Action.STOP, _CUT)
-        return Decision(action, why, stratum, better + 1, n, step, float(best))
+        return decide_by_place(report, filing, history, self.reduction_factor, _KEEP, _CUT)

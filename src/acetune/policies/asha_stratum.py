@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from acetune.core.decision import Action, Decision
+from acetune.core.decision import Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.history import History
@@ -14,12 +14,11 @@ from acetune.core.record import Progress, TrialRecord
 from acetune.policies.base import (
     Policy,
     adaptive_interval,
-    due_once,
-    due_once_at_end,
+    best_step,
     require_share,
     require_whole,
 )
-from acetune.policies.rungs import BETWEEN, places, require_factor, rung_passed
+from acetune.policies.rungs import decide_by_place, require_factor, rung_passed
 
 _KEEP = "rank {rank} of {of} {stratum} reports at the rung at step {step}: kept"
 _CUT = (
@@ -91,13 +90,13 @@ class ASHAStratum(Policy):
     def due(self, trial: Progress, step: int, loss: float) -> int | None:
         """At a rung and at the last step; or at the last one the best checkpoint so far."""
         if trial.interval != 1:
-            return due_once(trial, step, loss, "callback")
+            return best_step(trial, step, loss) if step == trial.total_steps else None
         return step if step == trial.total_steps or self._rung(trial, step) is not None else None
 
     def due_at_end(self, trial: Progress) -> int | None:
         """The last step, unless it was checked; or the best checkpoint."""
         if trial.interval != 1:
-            return due_once_at_end(trial, "callback")
+            return trial.best_step or None
         return None if trial.last_checked else trial.last_step or None
 
     def may_check_best(self, trial: Progress) -> bool:
@@ -120,11 +119,4 @@ class ASHAStratum(Policy):
         self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History
     ) -> Decision:
         """Stop what is not among the best of its group; ties count for the current trial."""
-        stratum, step = report.stratum, report.step
-        if filing is None:
-            return Decision(Action.CONTINUE, BETWEEN, stratum, step=step)
-        group = history.group(filing.group)
-        better, n = group.better_than(filing.key), len(group) + 1
-        best = places(n, self.reduction_factor)
-        action, why = (Action.CONTINUE, _KEEP) if better < best else (Action.STOP, _CUT)
-        return Decision(action, why, stratum, better + 1, n, step, float(best))
+        return decide_by_place(report, filing, history, self.reduction_factor, _KEEP, _CUT)

@@ -6,18 +6,9 @@ from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.history import History
-from acetune.core.measured import Costs
 from acetune.core.observation import Observation
-from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import (
-    Policy,
-    When,
-    due_once,
-    due_once_at_end,
-    is_number,
-    require_when,
-    require_whole,
-)
+from acetune.core.record import TrialRecord
+from acetune.policies.base import CheckedAtEnd, When, is_number, require_whole
 
 _GRACE = "within the first {number:.0f} steps"
 _KEEP_RATIO = "its best by step {step} is within a factor {number:.4g} of the best of all: kept"
@@ -26,7 +17,7 @@ _KEEP_AMOUNT = "its best by step {step} is within {number:.4g} of the best of al
 _CUT_AMOUNT = "its best by step {step} is not within {number:.4g} of the best of all"
 
 
-class Bandit(Policy):
+class Bandit(CheckedAtEnd):
     """Stop a trial whose best so far is worse than the best of all trials, allowing for slack.
 
     With a ratio ``s`` and the best value ``v`` of any trial at any step, what is below
@@ -74,12 +65,10 @@ class Bandit(Policy):
             if slack is not None and (not is_number(slack) or slack < 0):
                 raise GoalError(f"{name} must be a finite number >= 0, got {slack!r}")
         require_whole("min_steps", min_steps, least=1)
-        require_when(constraints)
         self.slack_ratio = slack_ratio
         self.slack_amount = slack_amount
         self.min_steps = min_steps
-        self.constraints = constraints
-        self.checks_after_run = constraints == "after"
+        super().__init__(constraints)
 
     def options(self) -> dict[str, object]:
         """The options, by the names of the constructor."""
@@ -89,22 +78,6 @@ class Bandit(Policy):
             "min_steps": self.min_steps,
             "constraints": self.constraints,
         }
-
-    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
-        """Once, at the end."""
-        return total_steps
-
-    def due(self, trial: Progress, step: int, loss: float) -> int | None:
-        """The best checkpoint at the last step."""
-        return due_once(trial, step, loss, self.constraints)
-
-    def due_at_end(self, trial: Progress) -> int | None:
-        """The best checkpoint of a trial that ended before its last step."""
-        return due_once_at_end(trial, self.constraints)
-
-    def may_check_best(self, trial: Progress) -> bool:
-        """The best checkpoint is the one that counts."""
-        return True
 
     def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
         """Nothing is ranked: the best of all is enough."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeGuard
 
 from acetune.core.cost import best_interval
 from acetune.core.decision import Decision
@@ -79,6 +79,41 @@ class Policy(ABC):
         return hash(repr(self))
 
 
+class CheckedAtEnd(Policy):
+    """The half that policies blind to the constraint share: when it is checked.
+
+    Parameters
+    ----------
+    constraints:
+        ``"callback"``: the best checkpoint of each trial is checked when it ends.
+        ``"after"``: nothing is checked during the run; afterwards trials are checked from the best
+        objective down until one is feasible.
+    """
+
+    def __init__(self, constraints: When) -> None:
+        require_when(constraints)
+        self.constraints = constraints
+        self.checks_after_run = constraints == "after"
+
+    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
+        """Once, at the end."""
+        return total_steps
+
+    def due(self, trial: Progress, step: int, loss: float) -> int | None:
+        """The best checkpoint at the last step."""
+        if self.checks_after_run or step != trial.total_steps:
+            return None
+        return best_step(trial, step, loss)
+
+    def due_at_end(self, trial: Progress) -> int | None:
+        """The best checkpoint of a trial that ended before its last step."""
+        return None if self.checks_after_run else trial.best_step or None
+
+    def may_check_best(self, trial: Progress) -> bool:
+        """The best checkpoint is the one that counts."""
+        return True
+
+
 @dataclass(slots=True)
 class Due:
     """A check that is due: of which checkpoint, and whether the gate lets it through."""
@@ -124,18 +159,6 @@ def best_step(trial: Progress, step: int, loss: float) -> int:
 # -- answers that several policies give ----------------------------------------------------------
 
 
-def due_once(trial: Progress, step: int, loss: float, when: When) -> int | None:
-    """For a trial that is checked once, at its end: its best checkpoint, at the last step."""
-    if when == "after" or step != trial.total_steps:
-        return None
-    return best_step(trial, step, loss)
-
-
-def due_once_at_end(trial: Progress, when: When) -> int | None:
-    """The same when the trial ends by itself before its last step."""
-    return None if when == "after" else trial.best_step or None
-
-
 def adaptive_interval(truncation: float, total_steps: int | None, costs: Costs) -> int:
     """Theorem 1 on the costs measured so far; at the end while no check was timed."""
     if total_steps is None or total_steps == 1:
@@ -165,7 +188,8 @@ def require_share(name: str, value: float) -> None:
         raise GoalError(f"{name} must be a share between 0 and 1, got {value!r}")
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether an option is a finite number (True and False are none)."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and math.isfinite(value)  # type: ignore[arg-type]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return math.isfinite(value)

@@ -8,18 +8,9 @@ from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing, Group
 from acetune.core.history import History
-from acetune.core.measured import Costs
 from acetune.core.observation import Observation
-from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import (
-    Policy,
-    When,
-    due_once,
-    due_once_at_end,
-    is_number,
-    require_when,
-    require_whole,
-)
+from acetune.core.record import TrialRecord
+from acetune.policies.base import CheckedAtEnd, When, is_number, require_whole
 from acetune.policies.prediction import chance_below
 from acetune.policies.rungs import require_factor, rung_passed
 
@@ -32,7 +23,7 @@ _KEEP = "ends better than the best of all with probability {number:.2g}, seen fr
 _CUT = "ends better than the best of all with probability {number:.2g} only, seen from step {step}"
 
 
-class PerformanceCurve(Policy):
+class PerformanceCurve(CheckedAtEnd):
     """Stop a trial that is unlikely to end better than the best objective seen so far.
 
     At steps 1, 2, 4, 8, ... a straight line is fitted through the finished trials: the best
@@ -85,13 +76,11 @@ class PerformanceCurve(Policy):
         require_whole("min_finished", min_finished, least=3)
         require_whole("min_steps", min_steps, least=1)
         require_factor("spacing", spacing)
-        require_when(constraints)
         self.probability = float(probability)
         self.min_finished = min_finished
         self.min_steps = min_steps
         self.spacing = spacing
-        self.constraints = constraints
-        self.checks_after_run = constraints == "after"
+        super().__init__(constraints)
 
     def options(self) -> dict[str, object]:
         """The options, by the names of the constructor."""
@@ -102,22 +91,6 @@ class PerformanceCurve(Policy):
             "spacing": self.spacing,
             "constraints": self.constraints,
         }
-
-    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
-        """Once, at the end."""
-        return total_steps
-
-    def due(self, trial: Progress, step: int, loss: float) -> int | None:
-        """The best checkpoint at the last step."""
-        return due_once(trial, step, loss, self.constraints)
-
-    def due_at_end(self, trial: Progress) -> int | None:
-        """The best checkpoint of a trial that ended before its last step."""
-        return due_once_at_end(trial, self.constraints)
-
-    def may_check_best(self, trial: Progress) -> bool:
-        """The best checkpoint is the one that counts."""
-        return True
 
     def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
         """By the geometric step that was passed; the key is the trial's best loss by then."""

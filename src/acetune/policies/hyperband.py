@@ -5,21 +5,13 @@ from __future__ import annotations
 from acetune.core.decision import Decision
 from acetune.core.groups import Filing
 from acetune.core.history import History
-from acetune.core.measured import Costs
 from acetune.core.observation import Observation
-from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import (
-    Policy,
-    When,
-    due_once,
-    due_once_at_end,
-    require_when,
-    require_whole,
-)
+from acetune.core.record import TrialRecord
+from acetune.policies.base import CheckedAtEnd, When, require_whole
 from acetune.policies.rungs import decide_by_cutoff, free_rung, require_factor, rungs_up_to
 
 
-class Hyperband(Policy):
+class Hyperband(CheckedAtEnd):
     """Stop at rungs, as ASHA does, but start some trials on a higher one. Blind to the constraint.
 
     In bracket ``s`` the first rung is at step ``min_steps * reduction_factor ** s``: the higher the
@@ -59,12 +51,10 @@ class Hyperband(Policy):
         require_factor("reduction_factor", reduction_factor)
         require_whole("brackets", brackets, least=1)
         require_whole("min_steps", min_steps, least=1)
-        require_when(constraints)
         self.reduction_factor = reduction_factor
         self.brackets = brackets
         self.min_steps = min_steps
-        self.constraints = constraints
-        self.checks_after_run = constraints == "after"
+        super().__init__(constraints)
 
     def options(self) -> dict[str, object]:
         """The options, by the names of the constructor."""
@@ -74,22 +64,6 @@ class Hyperband(Policy):
             "min_steps": self.min_steps,
             "constraints": self.constraints,
         }
-
-    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
-        """Once, at the end."""
-        return total_steps
-
-    def due(self, trial: Progress, step: int, loss: float) -> int | None:
-        """The best checkpoint at the last step."""
-        return due_once(trial, step, loss, self.constraints)
-
-    def due_at_end(self, trial: Progress) -> int | None:
-        """The best checkpoint of a trial that ended before its last step."""
-        return due_once_at_end(trial, self.constraints)
-
-    def may_check_best(self, trial: Progress) -> bool:
-        """The best checkpoint is the one that counts."""
-        return True
 
     def bracket(self, trial: TrialRecord) -> int:
         """In which bracket the trial is, from 0 on."""

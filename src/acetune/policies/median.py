@@ -7,17 +7,9 @@ import math
 from acetune.core.decision import Action, Decision
 from acetune.core.groups import Filing, Group
 from acetune.core.history import History
-from acetune.core.measured import Costs
 from acetune.core.observation import Observation
-from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import (
-    Policy,
-    When,
-    due_once,
-    due_once_at_end,
-    require_when,
-    require_whole,
-)
+from acetune.core.record import TrialRecord
+from acetune.policies.base import CheckedAtEnd, When, require_whole
 
 _GRACE = "within the first {number:.0f} steps"
 _FEW = "other trials that reported step {step}: {number:.0f}, too few to compare with"
@@ -25,7 +17,7 @@ _KEEP = "its best ranks {rank} of {of} among the running averages at step {step}
 _CUT = "its best ranks {rank} of {of} among the running averages at step {step}: below their median"
 
 
-class MedianStopping(Policy):
+class MedianStopping(CheckedAtEnd):
     """Stop a trial whose best so far is worse than the median trial's running average.
 
     At each step the trial's best objective up to it is compared with the median of the other
@@ -58,11 +50,9 @@ class MedianStopping(Policy):
     ) -> None:
         require_whole("min_trials", min_trials, least=1)
         require_whole("min_steps", min_steps, least=1)
-        require_when(constraints)
         self.min_trials = min_trials
         self.min_steps = min_steps
-        self.constraints = constraints
-        self.checks_after_run = constraints == "after"
+        super().__init__(constraints)
 
     def options(self) -> dict[str, object]:
         """The options, by the names of the constructor."""
@@ -71,22 +61,6 @@ class MedianStopping(Policy):
             "min_steps": self.min_steps,
             "constraints": self.constraints,
         }
-
-    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
-        """Once, at the end."""
-        return total_steps
-
-    def due(self, trial: Progress, step: int, loss: float) -> int | None:
-        """The best checkpoint at the last step."""
-        return due_once(trial, step, loss, self.constraints)
-
-    def due_at_end(self, trial: Progress) -> int | None:
-        """The best checkpoint of a trial that ended before its last step."""
-        return due_once_at_end(trial, self.constraints)
-
-    def may_check_best(self, trial: Progress) -> bool:
-        """The best checkpoint is the one that counts."""
-        return True
 
     def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
         """By step; the key is the average of the trial's losses up to it."""

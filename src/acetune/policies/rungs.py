@@ -70,6 +70,20 @@ def decide_by_cutoff(
     return Decision(action, why % where, stratum, rank, of, step, cutoff)
 
 
+def decide_by_place(
+    report: Observation, filing: Filing | None, history: History, factor: float, keep: str, cut: str
+) -> Decision:
+    """Stop what is not among the best of its group; ties count for the current trial."""
+    stratum, step = report.stratum, report.step
+    if filing is None:
+        return Decision(Action.CONTINUE, BETWEEN, stratum, step=step)
+    group = history.group(filing.group)
+    better, n = group.better_than(filing.key), len(group) + 1
+    best = places(n, factor)
+    action, why = (Action.CONTINUE, keep) if better < best else (Action.STOP, cut)
+    return Decision(action, why, stratum, better + 1, n, step, float(best))
+
+
 def cutoff_of(group: Group, factor: float) -> float:
     """NumPy's linearly interpolated percentile of the rewards (negated losses), as a loss.
 

@@ -7,18 +7,9 @@ import math
 from acetune.core.decision import Action, Decision
 from acetune.core.groups import Filing
 from acetune.core.history import History
-from acetune.core.measured import Costs
 from acetune.core.observation import Observation
-from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import (
-    Policy,
-    When,
-    due_once,
-    due_once_at_end,
-    require_share,
-    require_when,
-    require_whole,
-)
+from acetune.core.record import TrialRecord
+from acetune.policies.base import CheckedAtEnd, When, require_share, require_whole
 
 _KEEP = "rank {rank} of {of} reports at step {step}: kept"
 _CUT = "rank {rank} of {of} reports at step {step}: in the worst {number:.0%}"
@@ -26,7 +17,7 @@ _GRACE = "rank {rank} of {of} reports at step {step}: within the first {number:.
 _BETWEEN = "step {step} is not a multiple of {number:.0f}: nothing is compared"
 
 
-class TruncationSelection(Policy):
+class TruncationSelection(CheckedAtEnd):
     """Stop the worst ``truncation`` of all trials' reports at a step. Blind to the constraint.
 
     What ACE does to each stratum, done to all reports of a step together. Ties count for the
@@ -62,12 +53,10 @@ class TruncationSelection(Policy):
         require_share("truncation", truncation)
         require_whole("every", every, least=1)
         require_whole("min_steps", min_steps, least=1)
-        require_when(constraints)
         self.truncation = float(truncation)
         self.every = every
         self.min_steps = min_steps
-        self.constraints = constraints
-        self.checks_after_run = constraints == "after"
+        super().__init__(constraints)
 
     def options(self) -> dict[str, object]:
         """The options, by the names of the constructor."""
@@ -77,22 +66,6 @@ class TruncationSelection(Policy):
             "min_steps": self.min_steps,
             "constraints": self.constraints,
         }
-
-    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
-        """Once, at the end."""
-        return total_steps
-
-    def due(self, trial: Progress, step: int, loss: float) -> int | None:
-        """The best checkpoint at the last step."""
-        return due_once(trial, step, loss, self.constraints)
-
-    def due_at_end(self, trial: Progress) -> int | None:
-        """The best checkpoint of a trial that ended before its last step."""
-        return due_once_at_end(trial, self.constraints)
-
-    def may_check_best(self, trial: Progress) -> bool:
-        """The best checkpoint is the one that counts."""
-        return True
 
     def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
         """By step; steps between the multiples of ``every`` are not ranked."""

@@ -22,7 +22,7 @@ from acetune.core.goals import Constraint
 from acetune.replay.compare import Job, Setting, run_all
 from acetune.replay.curves import CurveTable
 from acetune.replay.runs import Run, Summary, summarise
-from acetune.replay.statistics import Interval, bootstrap_mean
+from acetune.replay.statistics import Interval, bootstrap_mean, paired_differences
 from acetune.reproduce.paper import START
 
 WORKERS = 4  # the paper's
@@ -164,11 +164,8 @@ def _paired(a: Sequence[Run], b: Sequence[Run]) -> float | None:
 
 
 def _differences(a: Sequence[Run], b: Sequence[Run]) -> list[float]:
-    return [
-        x.best - y.best
-        for x, y in zip(a, b, strict=True)
-        if x.best is not None and y.best is not None
-    ]
+    (found,) = paired_differences([*a, *b], a[0].policy, b[0].policy).values()
+    return found
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
