@@ -10,6 +10,8 @@ from pathlib import Path
 
 import cloudpickle
 
+from acetune.core.errors import ReportError
+
 
 def write_folder(target: Path, write: Callable[[Path], object]) -> None:
     """Fill a folder under another name first: one that has its name is whole."""
@@ -41,6 +43,18 @@ def copy_into(source: Path, folder: Path) -> None:
     else:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, folder)
+
+
+def checkpoint_writer(source: Callable[[Path], object] | Path) -> Callable[[Path], object]:
+    """What ``report(checkpoint=...)`` was given, as a function that fills a folder."""
+    if isinstance(source, os.PathLike):
+        path = Path(source)
+        if not path.exists():
+            raise ReportError(f"checkpoint {str(path)!r} does not exist")
+        return lambda folder: copy_into(path, folder)
+    if not callable(source):
+        raise ReportError(f"checkpoint must be a path or a function, got {source!r}")
+    return source
 
 
 def load_model(folder: Path) -> object:

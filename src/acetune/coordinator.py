@@ -99,19 +99,37 @@ class Coordinator:
         self.store.end_trial(number, 1, "rejected", reason, now)
         return number
 
-    def add_attempt(self, number: int) -> StudyTrial:
-        """Another try at a trial that failed or was cut off, from its checkpoint if it has one."""
+    def add_attempt(self, number: int, resumed_from: int | None = None) -> StudyTrial:
+        """Another try at a trial that failed or was cut off, from its checkpoint if it has one.
+
+        ``resumed_from`` is the step of a checkpoint that somebody else keeps.
+        """
         trial = self.trials[number]
         trial.attempt += 1
         trial.handle = None
         self.shelf.forget_arriving(number)
-        trial.checkpoint, trial.resumed_from = self.shelf.resume_point(number)
+        if resumed_from is None:
+            trial.checkpoint, trial.resumed_from = self.shelf.resume_point(number)
+        else:
+            trial.checkpoint, trial.resumed_from = None, resumed_from
         self.store.add_trial(number, trial.attempt, trial.params, self._clock(), trial.resumed_from)
         return trial
 
-    def begin(self, trial: StudyTrial, total_steps: int | None, startup_s: float) -> Plan:
-        """Training begins: the trial gets its interval."""
-        handle = self.stopper.start(trial.number, total_steps, resumed_from=trial.resumed_from)
+    def begin(
+        self,
+        trial: StudyTrial,
+        total_steps: int | None,
+        startup_s: float,
+        chosen: tuple[int | None, float | None] | None = None,
+    ) -> Plan:
+        """Training begins: the trial gets its interval.
+
+        ``chosen`` are the interval and the cost ratio by which a worker has chosen it itself.
+        """
+        if chosen is None:
+            handle = self.stopper.start(trial.number, total_steps, resumed_from=trial.resumed_from)
+        else:
+            handle = self.stopper.restart(trial.number, total_steps, *chosen, trial.resumed_from)
         handle.record.order = trial.number - 1  # the order of beginning is not in the file
         trial.handle = handle
         interval, ratio = handle.interval, handle.record.cost_ratio

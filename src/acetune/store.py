@@ -302,6 +302,17 @@ class Store:
         """A model or a resumable state was deleted."""
         self._db.execute("DELETE FROM checkpoints WHERE path = ?", (path,))
 
+    def name_trial(self, trial: int, name: str) -> None:
+        """Another engine's name of a trial, by which it is known again after a restore."""
+        self._db.execute("INSERT INTO names VALUES (?, ?)", (trial, name))
+
+    def names(self) -> dict[str, int]:
+        """Trials by the names that another engine gave them."""
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS names (trial INTEGER PRIMARY KEY, name TEXT UNIQUE)"
+        )
+        return dict(self._db.execute("SELECT name, trial FROM names"))
+
     def add_confirmation(
         self,
         trial: int,

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from acetune.checking import MISSING, Constant, Missing, evaluate, require_model, takes_model
 from acetune.core.decision import Decision
@@ -98,6 +98,7 @@ class Trial:
         loop when training has converged.
         """
         self.declare(total_steps)
+        total_steps = self._progress.total_steps
         step = self._progress.last_step
         while not self._stop and (total_steps is None or step < total_steps):
             step += 1
@@ -114,6 +115,15 @@ class Trial:
         elif total is not None and total != self._progress.total_steps:
             self._link.declare(total)
             self._progress.total_steps = total
+
+    def __enter__(self) -> Self:
+        """For engines that do not call the training function: ``with ... as trial``."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Training has ended: the check that is still due is made, unless an error ended it."""
+        if kind is None:
+            self.close()
 
     def start_step(self) -> None:
         """An iteration begins now. ``steps`` calls this; frameworks' callbacks do it themselves."""
@@ -245,6 +255,8 @@ class Trial:
 
     def _begin(self, total_steps: int | None) -> None:
         self._require_owner()
+        if total_steps is None:
+            total_steps = self._progress.total_steps  # where the engine was told before
         plan = self._link.begin(total_steps, self._clock() - self._created)
         self._progress.total_steps, self._progress.interval = total_steps, plan.interval
         self._gate, self._keep_below = plan.gate, plan.keep_below

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from acetune.core.history import History
 from acetune.core.record import Checkpoint, TrialRecord
 
 
@@ -20,7 +19,19 @@ class Outcome(NamedTuple):
     failed: bool = False
 
 
-def outcome(trial: TrialRecord, history: History) -> Outcome:
+class Violations(Protocol):
+    """What must be known of the violations of other trials: a History knows it."""
+
+    @property
+    def median_violation(self) -> float:
+        """Median of the positive finite violations seen, 0 if none was."""
+
+    @property
+    def largest_violation(self) -> float:
+        """Largest finite violation seen, 1 if none was."""
+
+
+def outcome(trial: TrialRecord, history: Violations) -> Outcome:
     """The one table that every engine uses.
 
     ========================================  =============================================
@@ -48,7 +59,7 @@ def outcome(trial: TrialRecord, history: History) -> Outcome:
     return Outcome(best_loss, history.median_violation)
 
 
-def _miss(nearest: Checkpoint, history: History) -> Outcome:
+def _miss(nearest: Checkpoint, history: Violations) -> Outcome:
     violation = nearest.violation
     if violation == math.inf:
         violation = history.largest_violation

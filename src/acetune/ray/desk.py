@@ -1,0 +1,267 @@
+"""The driver's side of an experiment: takes results, lets the coordinator decide, remembers.
+
+Everything is in the study file before Ray lets a trial go on, so a killed driver loses nothing it
+had decided: a restored experiment reads the file again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sortedcontainers import SortedList
+
+from acetune.coordinator import Coordinator
+from acetune.core.measured import Costs
+from acetune.ray import wire
+from acetune.ray.board import Publisher, Terms, View
+from acetune.ray.storage import Storage
+from acetune.stopper import Stopper
+from acetune.store import Store
+from acetune.study_file import describe_study, open_study
+from acetune.study_trial import StudyTrial
+
+logger = logging.getLogger("acetune.ray")
+
+STUDY_NAME = "acetune.db"  # in the folder of the experiment, unless the user names another
+_BEAT_S = 1.0
+_open: dict[Path, Desk] = {}  # in this process: an experiment restored here takes over the file
+
+
+def close_study(path: Path) -> None:
+    """Close the desk that has this study file open, if one has."""
+    desk = _open.get(path)
+    if desk is not None:
+        desk.close()
+
+
+class Desk:
+    """One experiment, from its first trial to its end."""
+
+    def __init__(self, path: Path, experiment: str, terms: Terms) -> None:
+        close_study(path)
+        goals = terms.goals
+        stopper = Stopper(
+            objective=goals.objective.name,
+            mode=goals.objective.mode,
+            constraints=goals.constraints,
+            policy=terms.policy,
+            confirm_top=terms.confirm_top,
+        )
+        stopper.on_repeat = self._notice
+        settings = {
+            "engine": "ray tune",
+            "confirm_top": terms.confirm_top,
+            "keep_models": terms.keep_models,
+        }
+        packages = ("acetune", "ray", "numpy")
+        description = describe_study(goals, (), terms.policy, {}, settings, packages=packages)
+        self.store: Store = open_study(path, description)
+        self.coordinator = Coordinator(self.store, stopper, terms.keep_models)
+        with self.store.understanding():
+            self.coordinator.load()
+        self._terms = terms
+        self._numbers = self.store.names()  # of Ray's trials
+        self._names = {number: name for name, number in self._numbers.items()}
+        self._tokens: dict[int, str] = {}  # of the run whose reports are being taken
+        self._valid: Any = SortedList()  # (loss, trial): each trial's best valid one
+        self._valid_of: dict[str, float] = {}
+        for number in self.coordinator.trials:
+            self._note_valid(number)
+        self._models: dict[str, tuple[Storage, str]] = {}  # of trials, and in which folder
+        self._noticed: set[str] = set()
+        self._closed = False
+        self._publisher = Publisher(experiment, terms)
+        self._publisher.publish(self._view(), wait=True)
+        self._began = self._last_beat = time.monotonic()
+        with self.store.transaction():
+            self._session = self.store.add_session(time.time(), socket.gethostname())
+        _open[path] = self
+
+    # -- what the scheduler says -----------------------------------------------------------------
+
+    def take(
+        self,
+        name: str,
+        params: Mapping[str, Any],
+        message: wire.Message,
+        model: tuple[Storage, str] | None = None,
+    ) -> bool:
+        """The reports in a result; returns whether the trial is to stop.
+
+        ``model`` is where the trial keeps the model of its best valid checkpoint.
+        """
+        if model is not None:
+            self._models[name] = model
+        if message.notice:
+            self._notice(f"trial {name}: {message.notice}")
+        with self.store.transaction():
+            trial = self._attempt(name, params, message.attempt)
+            stop = False
+            if message.report is not None:
+                stop = self.coordinator.report(trial, message.report).stop
+            if message.end is not None and trial.running:
+                self.coordinator.finish(trial, message.end)
+        if self._note_valid(trial.number):
+            self._publisher.publish(self._view())
+        return stop
+
+    def ended(self, name: str) -> None:
+        """Ray has ended a trial that did not fail: its function returned, or Ray stopped it."""
+        trial = self._known(name)
+        if trial is None:
+            return
+        if trial.running:
+            due = trial.handle.ending_due() if trial.handle is not None else None
+            if due is not None and due.open:
+                self._notice(
+                    f"trial {name} ended before its last step without the check that was due; use "
+                    "'with acetune.ray.trial(...) as trial:', or call trial.close() at the end"
+                )
+            with self.store.transaction():
+                self.coordinator.finish(trial, None)
+        self._prune_models()
+        self._publisher.publish(self._view(), wait=True)
+
+    def failed(self, name: str, params: Mapping[str, Any], error: str) -> None:
+        """A trial ended with an error; Ray may try it again."""
+        with self.store.transaction():
+            trial = self._known(name) or self._add(name, params)
+            self.coordinator.fail(trial, error)
+        self._publisher.publish(self._view(), wait=True)
+
+    def beat(self) -> None:
+        """Now and then: the board is looked after, and the file knows how long it has taken."""
+        now = time.monotonic()
+        if now - self._last_beat >= _BEAT_S:
+            self._last_beat = now
+            self._publisher.look_after()
+            self._write_time(now)
+
+    @property
+    def costs(self) -> Costs:
+        """What training and checking have cost so far."""
+        return self.coordinator.stopper.history.costs
+
+    def describe(self) -> str:
+        """How the search stands, in a line."""
+        stopper = self.coordinator.stopper
+        strata = ", ".join(f"{n} {stratum}" for stratum, n in stopper.history.strata.items())
+        best = stopper.best
+        if best is None:
+            return f"nothing feasible yet; reports: {strata}"
+        name = self._names.get(int(best.trial), best.trial)
+        value = f"{stopper.goals.objective.name} {best.value:.5g}"
+        return f"best feasible {value} (trial {name}, step {best.step}); reports: {strata}"
+
+    def close(self) -> None:
+        """The experiment is over. Trials that Ray has cut off can go on in another one."""
+        if self._closed:
+            return
+        self._closed = True
+        if _open.get(self.store.path) is self:
+            del _open[self.store.path]
+        with self.store.transaction():
+            for trial in self.coordinator.trials.values():
+                if trial.running:
+                    self.coordinator.interrupt(trial, "Ray ended the experiment")
+            self.store.end_session(self._session, "the experiment ended")
+        self._write_time(time.monotonic())
+        self.store.close()
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _known(self, name: str) -> StudyTrial | None:
+        number = self._numbers.get(name)
+        return None if number is None else self.coordinator.trials[number]
+
+    def _add(self, name: str, params: Mapping[str, Any]) -> StudyTrial:
+        trial = self.coordinator.add_trial(_plain(params))
+        self.store.name_trial(trial.number, name)
+        self._numbers[name], self._names[trial.number] = trial.number, name
+        return trial
+
+    def _attempt(self, name: str, params: Mapping[str, Any], attempt: wire.Attempt) -> StudyTrial:
+        """The trial, with the attempt that reports: another run of the trainable is another one."""
+        trial = self._known(name)
+        if trial is not None and self._goes_on(trial, attempt.token):
+            if attempt.total_steps is not None and trial.handle is not None:
+                known = trial.handle.record.progress.total_steps
+                if known != attempt.total_steps:
+                    self.coordinator.declare(trial, attempt.total_steps)
+            return trial
+        if trial is None:
+            trial = self._add(name, params)
+            trial.resumed_from = attempt.resumed_from
+        else:
+            if trial.running:
+                self.coordinator.interrupt(trial, "its worker was lost")
+            trial = self.coordinator.add_attempt(trial.number, attempt.resumed_from)
+        self._tokens[trial.number] = attempt.token
+        chosen = attempt.interval, attempt.cost_ratio
+        self.coordinator.begin(trial, attempt.total_steps, attempt.startup_s, chosen)
+        return trial
+
+    def _goes_on(self, trial: StudyTrial, token: str) -> bool:
+        """Whether it is the same run of the trainable that reports."""
+        same = self._tokens.get(trial.number) == token
+        return same and trial.handle is not None and trial.handle.state != "failed"
+
+    def _note_valid(self, number: int) -> bool:
+        """Whether the trial's best valid checkpoint has moved."""
+        record = self.coordinator.stopper.history.trials.get(number)
+        if record is None or record.best_valid is None:
+            return False
+        name, loss = self._names.get(number, f"#{number}"), record.best_valid.loss
+        before = self._valid_of.get(name)
+        if before == loss:
+            return False
+        if before is not None:
+            self._valid.remove((before, name))
+        self._valid_of[name] = loss
+        self._valid.add((loss, name))
+        return True
+
+    def _prune_models(self) -> None:
+        """Of the trials that have ended, the models of the best few stay."""
+        best = {name for _, name in self._valid[: self._terms.keep_models]}
+        for name, (storage, folder) in list(self._models.items()):
+            trial = self._known(name)
+            if name not in best and (trial is None or not trial.running):
+                del self._models[name]
+                storage.delete(folder)
+
+    def _view(self) -> View:
+        history = self.coordinator.stopper.history
+        most = max(self._terms.confirm_top, self._terms.keep_models)
+        return View(
+            history.costs,
+            tuple(self._valid[:most]),
+            history.median_violation,
+            history.largest_violation,
+        )
+
+    def _write_time(self, now: float) -> None:
+        seconds = now - self._began
+        with self.store.transaction():
+            self.store.beat(self._session, seconds, seconds)
+
+    def _notice(self, text: str) -> None:
+        if text not in self._noticed:
+            self._noticed.add(text)
+            logger.warning(text)
+
+
+def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration as the file can hold it: what JSON cannot say is described."""
+    return json.loads(json.dumps(dict(params), default=_described))  # type: ignore[no-any-return]
+
+
+def _described(value: object) -> object:
+    item = getattr(value, "item", None)  # a NumPy scalar
+    return item() if callable(item) else repr(value)

@@ -1,0 +1,296 @@
+"""How a trial inside a Ray trainable talks to the scheduler in the driver.
+
+A report goes out as a Ray result. Ray answers nothing but "go on": a trial that is stopped never
+comes back from ``tune.report``. What else a trial must know stands on the board.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from acetune.artifacts import checkpoint_writer, write_model
+from acetune.core.decision import Action, Decision, Stratum
+from acetune.core.outcome import outcome
+from acetune.core.record import Progress
+from acetune.link import Plan, Reply, Report
+from acetune.policies.base import passes_gate
+from acetune.ray import wire
+from acetune.ray.board import Reader, Terms, View
+from acetune.ray.storage import Storage
+from acetune.stopper import Stopper
+
+_WENT_ON = "the scheduler let it go on"
+
+
+class Saving(NamedTuple):
+    """A checkpoint that goes out with a report."""
+
+    write: Callable[[Path], object]
+    progress: Progress  # where the trial stands with it
+
+
+class Outlet(Protocol):
+    """Where results go: ``tune.report``, or what ``step()`` of a class trainable returns."""
+
+    storage: Storage
+
+    @property
+    def restored_step(self) -> int:
+        """The step of a checkpoint that was loaded behind our back."""
+
+    def ready_to_save(self) -> None:
+        """Raise if reports cannot carry checkpoints."""
+
+    def send(self, result: dict[str, Any], message: wire.Message, saving: Saving | None) -> None:
+        """Send a result."""
+
+
+class RayLink:
+    """A :class:`~acetune.link.Link` whose engine is the scheduler of a Ray experiment.
+
+    Parameters
+    ----------
+    trial, token:
+        Ray's name of the trial, and one for this run of its trainable.
+    reader, terms, view:
+        The board, and what it said when the trial began.
+    outlet:
+        Where results go.
+    progress:
+        Where the trial stands: shared with its Trial.
+    """
+
+    def __init__(
+        self,
+        trial: str,
+        token: str,
+        reader: Reader,
+        terms: Terms,
+        view: View,
+        outlet: Outlet,
+        progress: Progress,
+    ) -> None:
+        self._trial, self._reader, self._terms = trial, reader, terms
+        self._view, self._outlet, self._progress = view, outlet, progress
+        self._attempt = wire.Attempt(token, None, None, None, 0.0, progress.last_step)
+        self._standing = Standing(trial, terms)
+        self._last: Report | None = None
+        self._saving: Callable[[Path], object] | None = None
+        self._superseded: list[str] = []  # models that a better one has replaced
+        self._watchdog: threading.Timer | None = None
+
+    # -- the protocol ----------------------------------------------------------------------------
+
+    def begin(self, total_steps: int | None, startup_s: float) -> Plan:
+        """See Link. The interval is chosen here, by the costs on the board."""
+        if not self._progress.last_step:
+            self._progress.last_step = self._outlet.restored_step
+        costs = self._view.costs
+        interval = self._terms.policy.interval(total_steps, costs)
+        self._attempt = self._attempt._replace(
+            total_steps=total_steps,
+            interval=interval,
+            cost_ratio=costs.ratio,
+            startup_s=startup_s,
+            resumed_from=self._progress.last_step,
+        )
+        self._standing.begin(self._attempt, self._progress)
+        return Plan(interval, self._gate(), self._keep_below())
+
+    def declare(self, total_steps: int) -> None:
+        """See Link. The driver learns it with the next report."""
+        self._attempt = self._attempt._replace(total_steps=total_steps)
+        self._standing.declare(total_steps)
+
+    def fresh_gate(self, report: Report) -> float:
+        """See Link. As fresh as can be had without waiting."""
+        self._look()
+        return self._gate()
+
+    def checking(self, constraint: str | None) -> None:
+        """See Link. A check that outruns its timeout takes its trial along: it cannot be ended."""
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            self._watchdog = None
+        for limit in self._terms.goals.constraints if constraint is not None else ():
+            if limit.name == constraint and limit.timeout_s is not None:
+                error = f"the check of {constraint!r} outran its timeout of {limit.timeout_s:g} s"
+                self._watchdog = threading.Timer(limit.timeout_s, _end_process, [error])
+                self._watchdog.daemon = True
+                self._watchdog.start()
+
+    def report(self, report: Report) -> Reply:
+        """See Link. Does not return if the trial was stopped."""
+        self._last = report
+        self._standing.take(report)
+        self._send(wire.Message(self._attempt, report), report)
+        if self._wants_news(report):
+            self._reader.ask()
+        self._look()
+        ended = report.step == self._attempt.total_steps
+        decision = Decision(Action.CONTINUE, _WENT_ON, self._standing.stratum, step=report.step)
+        return Reply(decision, self._gate(), self._keep_below(), stop=False, ended=ended)
+
+    def finish(self, report: Report | None) -> None:
+        """See Link. Without a check there is nothing to say: the driver sees the trial end."""
+        if report is not None:
+            assert self._last is not None  # it reported before it ended
+            self._standing.end(report)
+            self._send(wire.Message(self._attempt, None, report), self._last)
+
+    def keep_model(self, step: int, model: object) -> None:
+        """See Link. A model that cannot be kept costs the model, not the trial."""
+        name = f"acetune-model-{self._attempt.token}-{step:07d}"
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                write_model(Path(folder), model)
+                self._outlet.storage.keep(Path(folder), name)
+        except Exception as error:
+            self._reader.notice = (
+                f"the model cannot be kept ({type(error).__name__}: {error}); give "
+                "report(..., snapshot=function) that returns a path, or something that can be "
+                "pickled"
+            )
+            return
+        self._superseded = [known for known in self._standing.models.values() if known != name]
+        self._standing.models = {step: name}
+
+    def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
+        """See Link. It goes out with the report."""
+        self._outlet.ready_to_save()
+        self._saving = checkpoint_writer(source)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _gate(self) -> float:
+        return self._view.kth_best(self._terms.confirm_top, self._trial, self._standing.valid_loss)
+
+    def _keep_below(self) -> float:
+        return self._view.kth_best(self._terms.keep_models, self._trial, self._standing.valid_loss)
+
+    def _wants_news(self, report: Report) -> bool:
+        """Whether a lower f* could spare this trial its next check: else it need not be asked."""
+        if not self._terms.goals.constraints:
+            return False
+        total, interval = self._attempt.total_steps, self._attempt.interval
+        next_is_due = interval == 1 or (total is not None and report.step + 1 >= total)
+        loss = self._terms.goals.objective.loss(report.value)
+        return next_is_due and passes_gate(self._terms.policy, loss, self._gate())
+
+    def _look(self) -> None:
+        view = self._reader.answer()
+        if view is not None:
+            self._view = view
+
+    def _send(self, message: wire.Message, shown: Report) -> None:
+        message = message._replace(notice=self._reader.notice)
+        self._reader.notice = ""
+        goals = self._terms.goals
+        latest = message.end or shown
+        result: dict[str, Any] = {
+            goals.objective.name: shown.value,
+            **(shown.metrics or {}),
+            **{c.name: wire.readable(latest.measured, c.name) for c in goals.constraints},
+            wire.STEP: shown.step,
+            wire.STRATUM: self._standing.stratum,
+            **self._standing.told(self._view),
+        }
+        write, self._saving = self._saving, None
+        saving = None if write is None else Saving(write, self._standing.progress)
+        self._outlet.send(result, message, saving)
+        for name in self._superseded:  # not before the driver knows of the better one
+            self._outlet.storage.delete(name)
+        self._superseded = []
+
+
+class Standing:
+    """What is known of a trial inside its own worker, by the same rules as in the driver."""
+
+    def __init__(self, trial: str, terms: Terms) -> None:
+        self._goals = goals = terms.goals
+        self._stopper = Stopper(
+            objective=goals.objective.name,
+            mode=goals.objective.mode,
+            constraints=goals.constraints,
+            policy=terms.policy,
+        )
+        self._handle = self._stopper.start(trial)
+        self.progress = self._handle.record.progress
+        self.stratum: Stratum = "unchecked"
+        self.models: dict[int, str] = {}  # by step: the folder a model is kept in
+
+    def begin(self, attempt: wire.Attempt, progress: Progress) -> None:
+        """The plan is known; ``progress`` is what an earlier run has left."""
+        self.progress = replace(
+            progress, total_steps=attempt.total_steps, interval=attempt.interval
+        )
+        self._handle.record.progress = self.progress
+
+    def declare(self, total_steps: int) -> None:
+        """The last step became known late."""
+        self._handle.declare(total_steps)
+
+    @property
+    def valid_loss(self) -> float:
+        """Of the best valid checkpoint so far."""
+        best = self._handle.record.best_valid
+        return math.inf if best is None else best.loss
+
+    def take(self, report: Report) -> None:
+        """A report."""
+        decided = Decision(Action.CONTINUE, _WENT_ON)  # where to decide is the driver
+        self._handle.observe(
+            report.step,
+            report.value,
+            report.measured,
+            checked_step=report.checked_step,
+            decided=decided,
+        )
+        self._judge(report)
+
+    def end(self, report: Report) -> None:
+        """The check at the end of a trial that ended by itself."""
+        self._handle.finish(report.measured, checked_step=report.checked_step)
+        self._judge(report)
+
+    def _judge(self, report: Report) -> None:
+        self.stratum = "unchecked"
+        if report.measured is not None or not self._goals.constraints:
+            valid, _ = self._goals.judge(report.measured or {})
+            self.stratum = "valid" if valid else "invalid"
+
+    def told(self, view: View) -> dict[str, object]:
+        """What searchers and people are told: one checkpoint, its value and its constraints."""
+        record = self._handle.record
+        loss, violation, _ = outcome(record, view)
+        found = record.best_valid or record.nearest
+        if loss is None:
+            loss = math.inf
+        measured = {} if found is None else found.measured
+        step = record.progress.best_step if found is None else found.step
+        return {
+            wire.BEST_VALUE: self._goals.objective.value(loss),
+            wire.BEST_STEP: step,
+            wire.LOSS: loss,
+            wire.VIOLATION: violation,
+            wire.FEASIBLE: record.best_valid is not None,
+            wire.MODEL: self.models.get(step, ""),
+            **{
+                wire.BEST_CONSTRAINT + c.name: wire.readable(measured, c.name)
+                for c in self._goals.constraints
+            },
+        }
+
+
+def _end_process(error: str) -> None:
+    """The last resort against a check that does not return."""
+    print(f"acetune: {error}; ending the trial's process", file=sys.stderr, flush=True)
+    os._exit(1)

@@ -1,0 +1,182 @@
+"""A Ray Tune scheduler that stops trials by objective and constraints together."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ray.tune.schedulers import FIFOScheduler
+
+from acetune.core.errors import GoalError, ReportError
+from acetune.core.goals import Constraint, Goals, Objective
+from acetune.link import Report
+from acetune.policies import ACE, Policy, parse_policy
+from acetune.ray import wire
+from acetune.ray.board import Terms
+from acetune.ray.desk import STUDY_NAME, Desk, logger
+from acetune.ray.storage import Storage
+from acetune.study_file import study_path
+
+
+class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
+    """Goes into ``tune.TuneConfig(scheduler=...)``, beside any search algorithm.
+
+    Trials report through :func:`acetune.ray.trial`. The objective is the ``metric`` of the
+    ``TuneConfig``, or the one given here.
+
+    Parameters
+    ----------
+    constraints:
+        The limits a checkpoint must satisfy. Checks may stand here or in ``trial.report``.
+    policy:
+        When to check and whom to stop: a policy or its name; :class:`~acetune.ACE` by default.
+    metric, mode:
+        What to optimise, where the ``TuneConfig`` does not say it.
+    study:
+        The study file, on a disk of the driver's machine; ``acetune.db`` in the folder of the
+        experiment by default. A file that exists is gone on with.
+    confirm_top:
+        The gate compares with this many-th best valid trial.
+    keep_models:
+        Models of the best so many trials are kept: those that ``report(model=...)`` was given.
+
+    >>> from acetune import Constraint
+    >>> AceScheduler([Constraint("eod", upper=0.25)], "ace:truncation=0.5")  # doctest: +ELLIPSIS
+    AceScheduler(eod <= 0.25; ACE(truncation=0.5, interval='adaptive', ...))
+    """
+
+    _supports_buffered_results = False  # each report waits for its decision
+
+    def __init__(
+        self,
+        constraints: Sequence[Constraint] = (),
+        policy: Policy | str | None = None,
+        *,
+        metric: str | None = None,
+        mode: str | None = None,
+        study: str | Path | None = None,
+        confirm_top: int = 1,
+        keep_models: int = 3,
+    ) -> None:
+        super().__init__()
+        if isinstance(constraints, Constraint):
+            raise GoalError(f"constraints must be a list, got {constraints!r}")
+        if isinstance(policy, str):
+            policy = parse_policy(policy)
+        if policy is not None and not isinstance(policy, Policy):
+            raise GoalError(f"policy must be a policy or its name, got {policy!r}")
+        self._policy = ACE() if policy is None else policy
+        if self._policy.checks_after_run:
+            raise GoalError(
+                f"{self._policy!r} checks constraints after the run, and a Tuner has no place for "
+                "that; use constraints='callback', or acetune.tune(..., engine='ray')"
+            )
+        for name, number in (("confirm_top", confirm_top), ("keep_models", keep_models)):
+            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+                raise GoalError(f"{name} must be a whole number >= 1, got {number!r}")
+        self._constraints = tuple(constraints)
+        Goals(Objective("objective", "min"), self._constraints)  # complains now, not in fit()
+        self._metric, self._mode = metric, mode
+        self._study = None if study is None else study_path(study)
+        self._confirm_top, self._keep_models = confirm_top, keep_models
+        self._desk: Desk | None = None
+
+    def __repr__(self) -> str:
+        limits = ", ".join(limit.describe() for limit in self._constraints) or "no constraints"
+        return f"{type(self).__name__}({limits}; {self._policy!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """As it was before the first trial: what Ray saves; the rest is in the study file."""
+        return {**self.__dict__, "_desk": None}
+
+    # -- what Ray Tune calls ---------------------------------------------------------------------
+
+    def set_search_properties(self, metric: str | None, mode: str | None, **spec: object) -> bool:
+        """Metric and mode of the TuneConfig; False if they were given here too."""
+        if (self._metric and metric) or (self._mode and mode):
+            return False
+        self._metric, self._mode = metric or self._metric, mode or self._mode
+        if self._metric is None or self._mode is None:
+            raise GoalError(
+                "AceScheduler needs an objective: give TuneConfig(metric=..., mode=...), got "
+                f"metric={self._metric!r}, mode={self._mode!r}"
+            )
+        return True
+
+    def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
+        """The first trial tells where the experiment lives."""
+        if self._desk is None:
+            self._desk = self._open(Storage(trial.storage))
+            weakref.finalize(self, self._desk.close)
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        """Decide on a report. Never raises for a report that makes no sense: that ends a trial."""
+        try:
+            folder = result.get(wire.MODEL)
+            model = (Storage(trial.storage), folder) if folder else None
+            message = self._message(result)
+            stop = self._opened.take(trial.trial_id, trial.config, message, model)
+        except ReportError as error:
+            self._opened.failed(trial.trial_id, trial.config, str(error))
+            logger.error("trial %s is stopped, its report makes no sense: %s", trial, error)
+            stop = True
+        return str(self.STOP if stop else self.CONTINUE)
+
+    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
+        """A trial ended, by itself, by our decision or by Ray's; its last report may be new."""
+        if self._metric in result:
+            self.on_trial_result(tune_controller, trial, result)
+        self._opened.ended(trial.trial_id)
+
+    def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
+        """A trial failed; Ray may try it again, which makes another attempt of it."""
+        error = trial.get_error()
+        text = f"{type(error).__name__}: {error}" if error is not None else "it failed in Ray"
+        self._opened.failed(trial.trial_id, trial.config, text)
+
+    def on_trial_remove(self, tune_controller: Any, trial: Any) -> None:
+        """A trial that never ran has nothing to say."""
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Any:
+        """As FIFO. Called again and again, so this is where time passes."""
+        if self._desk is not None:
+            self._desk.beat()
+        return super().choose_trial_to_run(tune_controller)
+
+    def debug_string(self) -> str:
+        """How the search stands, for Ray's own progress display."""
+        return repr(self) if self._desk is None else f"{self!r}: {self._desk.describe()}"
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    @property
+    def _opened(self) -> Desk:
+        assert self._desk is not None, "Ray adds a trial before it reports"
+        return self._desk
+
+    def _open(self, storage: Storage) -> Desk:
+        path, folder = self._study, storage.local_experiment
+        if path is None:
+            if folder is None:
+                raise GoalError(
+                    "the experiment is not kept in a local folder, so the study file needs a "
+                    "place: AceScheduler(study='...') on a disk of this machine"
+                )
+            path = folder / STUDY_NAME
+        assert self._metric is not None  # set_search_properties has seen to it
+        goals = Goals(Objective(self._metric, self._mode), self._constraints)  # type: ignore[arg-type]
+        terms = Terms(goals, self._policy, self._confirm_top, self._keep_models)
+        return Desk(path, storage.experiment, terms)
+
+    def _message(self, result: Mapping[str, Any]) -> wire.Message:
+        """The report in a result; one without acetune.ray.trial is taken as never checked."""
+        if wire.REPORT in result:
+            return wire.decode(result[wire.REPORT])
+        assert self._metric is not None
+        interval = self._policy.interval(None, self._opened.costs)
+        attempt = wire.Attempt("plain", None, interval, None, 0.0, 0)
+        report = Report(int(result["training_iteration"]), result[self._metric])
+        notice = "reports without acetune.ray.trial(): its constraints are never checked"
+        return wire.Message(attempt, report, notice=notice)

@@ -1,0 +1,54 @@
+"""Where a Ray experiment keeps its files: the one place that knows Ray's storage context."""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+from pathlib import Path
+from typing import Any
+
+from pyarrow import fs
+from ray import tune
+
+
+class Storage:
+    """The storage of an experiment, or of one of its trials: a local folder, NFS, a bucket."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._files: fs.FileSystem = context.storage_filesystem
+
+    @property
+    def experiment(self) -> str:
+        """The experiment, in words that driver and workers share."""
+        return f"{self._files.type_name}:{self._context.experiment_fs_path}"
+
+    @property
+    def local_experiment(self) -> Path | None:
+        """The experiment's folder, where that is one in the local file system."""
+        if isinstance(self._files, fs.LocalFileSystem):
+            return Path(self._context.experiment_fs_path)
+        return None
+
+    @property
+    def working_folder(self) -> Path:
+        """A folder on this machine for whatever the trial writes."""
+        return Path(self._context.trial_working_directory)
+
+    def keep(self, source: Path, name: str) -> None:
+        """Copy a folder into the trial's own."""
+        target = self._path(name)
+        self._files.create_dir(target, recursive=True)
+        fs.copy_files(str(source), target, destination_filesystem=self._files, use_threads=False)
+
+    def delete(self, name: str) -> None:
+        """Delete a folder of the trial; one that is gone is no matter."""
+        with contextlib.suppress(OSError):
+            self._files.delete_dir(self._path(name))
+
+    def checkpoint(self, name: str) -> tune.Checkpoint:
+        """A folder of the trial, as Ray hands out checkpoints."""
+        return tune.Checkpoint(self._path(name), self._files)
+
+    def _path(self, name: str) -> str:
+        return posixpath.join(self._context.trial_fs_path, name)

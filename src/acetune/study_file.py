@@ -1,0 +1,101 @@
+"""Opening the file of a study: what it is about, made new or found to be the same."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from acetune.core.errors import GoalError, StudyChangedError
+from acetune.core.goals import Constraint, Goals
+from acetune.policies import Policy
+from acetune.queries import goals_to_json
+from acetune.store import Store
+from acetune.versions import installed_versions
+
+
+class CodeChangedWarning(UserWarning):
+    """A study goes on with a training function that differs from the one it began with."""
+
+
+def study_path(study: str | Path) -> Path:
+    """The path of a study file, whatever the current folder becomes."""
+    path = Path(study).resolve()
+    if path.is_dir():
+        raise GoalError(
+            f"study must be a file, and {str(path)!r} is a folder; give for example "
+            f"{str(path / 'study.db')!r}"
+        )
+    return path
+
+
+def describe_study(
+    goals: Goals,
+    on_config: Sequence[Constraint],
+    policy: Policy,
+    space: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    code: Sequence[Callable[..., object]] = (),
+    packages: Sequence[str] = ("acetune", "optuna", "numpy"),
+) -> dict[str, Any]:
+    """The one row of the table ``study``. ``code`` is the user's, besides the checks."""
+    objective, constraints = goals_to_json(goals, on_config)
+    checks = [c.check for c in (*goals.constraints, *on_config) if c.check is not None]
+    return {
+        "objective": objective,
+        "constraints": constraints,
+        "policy": json.dumps({"name": type(policy).__name__, **policy.options()}),
+        "space": json.dumps(space),
+        "settings": json.dumps(settings),
+        "versions": json.dumps(installed_versions(tuple(packages))),
+        "code_hash": _code_hash(*code, *checks),
+        "created": time.time(),
+    }
+
+
+def open_study(path: Path, description: Mapping[str, Any], stacklevel: int = 4) -> Store:
+    """Make the file, or open the one that is there if it is of the same study."""
+    if not path.exists():
+        return Store.create(path, description)
+    store = Store.open(path)
+    try:
+        with store.understanding():
+            known = store.study()
+        for what in ("objective", "constraints", "policy", "space"):
+            if known[what] != description[what]:
+                raise StudyChangedError(
+                    f"the {what} in {path}: {known[what]}; in this call: {description[what]}. They "
+                    "must be the same for a study to go on; use another study file, or delete this "
+                    f"one: rm -r {path}*"
+                )
+        if known["code_hash"] != description["code_hash"]:
+            warnings.warn(
+                f"the training function or a check has changed since {path} was begun; its earlier "
+                "trials are compared with the new ones all the same",
+                CodeChangedWarning,
+                stacklevel=stacklevel,
+            )
+        with store.transaction():
+            store.set_settings(description["settings"], description["code_hash"])
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _code_hash(*functions: Callable[..., object]) -> str:
+    """A hash of the functions' source, or of their byte code where there is none."""
+    found = hashlib.sha256()
+    for function in functions:
+        try:
+            text = inspect.getsource(function)
+        except (OSError, TypeError):
+            code = getattr(function, "__code__", None)
+            text = repr((code.co_code, code.co_names)) if code is not None else repr(type(function))
+        found.update(text.encode())
+    return found.hexdigest()[:16]

@@ -1,0 +1,26 @@
+"""One Ray for all tests here: starting it takes six seconds."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def local_ray() -> Iterator[None]:
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # else Ray warns of a change to come
+    with warnings.catch_warnings(action="ignore"):
+        import ray
+
+        ray.init(
+            num_cpus=4,
+            num_gpus=1,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+        yield
+        ray.shutdown()
