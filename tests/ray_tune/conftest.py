@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 
 @pytest.fixture(scope="session")
 def local_ray() -> Iterator[None]:
+    # workers import the trainables of the tests
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent.parent)
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # else Ray warns of a change to come
     with warnings.catch_warnings(action="ignore"):
         import ray
 
         ray.init(
+            address="local",  # whatever else is running here
             num_cpus=4,
             num_gpus=1,
             include_dashboard=False,

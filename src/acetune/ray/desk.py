@@ -128,11 +128,13 @@ class Desk:
         self._prune_models()
         self._publisher.publish(self._view(), wait=True)
 
-    def failed(self, name: str, params: Mapping[str, Any], error: str) -> None:
+    def failed(
+        self, name: str, params: Mapping[str, Any], error: str, traceback: str | None = None
+    ) -> None:
         """A trial ended with an error; Ray may try it again."""
         with self.store.transaction():
             trial = self._known(name) or self._add(name, params)
-            self.coordinator.fail(trial, error)
+            self.coordinator.fail(trial, error, traceback)
         self._publisher.publish(self._view(), wait=True)
 
     def beat(self) -> None:

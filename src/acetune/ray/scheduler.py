@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -132,9 +133,11 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         """A trial failed; Ray may try it again, which makes another attempt of it."""
-        error = trial.get_error()
-        text = f"{type(error).__name__}: {error}" if error is not None else "it failed in Ray"
-        self._opened.failed(trial.trial_id, trial.config, text)
+        text = ""
+        with contextlib.suppress(OSError, TypeError):  # no file, or one of another machine
+            text = Path(trial.error_file).read_text().rpartition("Failure #")[2].strip()
+        reason = text.rpartition("\n")[2].strip() or "it failed in Ray"
+        self._opened.failed(trial.trial_id, trial.config, reason, text or None)
 
     def on_trial_remove(self, tune_controller: Any, trial: Any) -> None:
         """A trial that never ran has nothing to say."""

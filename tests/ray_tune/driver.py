@@ -1,0 +1,83 @@
+"""A driver of its own, for tests that kill it or take a node away from it.
+
+Usage: python -m ray_tune.driver fit|restore|cluster FOLDER [ADDRESS [LIMIT]]
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import tune
+
+from acetune import Constraint
+from acetune.ray import AceScheduler, best_result
+
+from . import trainables
+from .helpers import fit, rows, wait_for
+
+XS = [0.4, 0.9, 0.3, 0.6, 0.1, 0.35, 0.2, 0.45]
+
+
+def main(what: str, folder: Path, address: str | None = None, limit: str = "0.5") -> None:
+    options: dict[str, Any] = {
+        "scheduler": AceScheduler([Constraint("eod", upper=float(limit))]),
+        "concurrent": 2,
+        "failures": 3,
+        "x": tune.grid_search(XS),
+    }
+    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+    if what == "cluster":
+        in_cluster(folder, options, quiet)
+        return
+    if address is None:
+        ray.init(address="local", num_cpus=2, **quiet)
+    else:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    if what == "restore":
+        tuner = tune.Tuner.restore(
+            str(folder / "experiment"), trainable=trainables.slow, resume_unfinished=True
+        )
+        tell(tuner.fit())
+    else:
+        tell(fit(trainables.slow, folder, **options))
+
+
+def in_cluster(folder: Path, options: dict[str, Any], quiet: dict[str, Any]) -> None:
+    """Three nodes; one of the two that train is taken away in the middle."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    nodes = [cluster.add_node(num_cpus=2, resources={"training": 1}) for _ in range(2)]
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+
+    def take_away() -> None:
+        study = folder / "experiment" / "acetune.db"
+        wait_for(study.exists)
+        wait_for(lambda: len(rows(folder, "SELECT * FROM reports WHERE step > 3")) > 0)
+        cluster.remove_node(nodes[0], allow_graceful=False)
+        print("node removed", flush=True)
+
+    taking = threading.Thread(target=take_away, daemon=True)
+    taking.start()
+    trainable = tune.with_resources(trainables.slow, {"cpu": 1, "training": 1})
+    tell(fit(trainable, folder, **options, pause=0.3))
+    taking.join()
+    print("nodes", sum(node["Alive"] for node in ray.nodes()))
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def tell(grid: tune.ResultGrid) -> None:
+    best = best_result(grid)
+    assert best is not None
+    print("errors", grid.num_errors, "trials", len(grid), "best", best.config["x"], best.step)
+    assert best.load() == {"x": best.config["x"], "step": best.step}
+
+
+if __name__ == "__main__":
+    what, folder, *others = sys.argv[1:]
+    main(what, Path(folder), *others)

@@ -1,0 +1,286 @@
+"""AceScheduler in a plain Tuner, on a real Ray."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray import tune
+
+import acetune
+import acetune.ray
+from acetune import Constraint
+from acetune.core.errors import GoalError, ReportError
+from acetune.ray import AceScheduler, AceSearch, best_result
+
+from . import trainables
+from .helpers import EOD, fit, rows
+from .trainables import auc, eod
+
+pytestmark = [
+    pytest.mark.usefixtures("local_ray"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.*"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+XS = [0.4, 0.9, 0.3, 0.6, 0.1, 0.35, 0.2, 0.45]
+TRIALS = "SELECT * FROM trials ORDER BY trial, attempt"
+REPORTS = "SELECT * FROM reports ORDER BY seq"
+
+
+def best_of(xs: list[float], steps: int) -> tuple[float, int]:
+    """The best feasible x and step, by looking at all of them."""
+    pairs = [(x, s) for x in xs for s in range(1, steps + 1) if eod(x, s) <= 0.5]
+    return max(pairs, key=lambda pair: auc(*pair))
+
+
+def test_the_best_feasible_is_found_with_its_model(tmp_path: Path) -> None:
+    grid = fit(trainables.train, tmp_path, concurrent=2, x=tune.grid_search(XS))
+    best = best_result(grid)
+    assert best is not None
+    assert (best.config["x"], best.step) == best_of(XS, 5)
+    assert best.value == auc(best.config["x"], best.step)
+    assert best.constraints == {"eod": pytest.approx(eod(best.config["x"], best.step))}
+    assert best.load() == {"x": best.config["x"], "step": best.step}
+    # Ray's own answer breaks the limit
+    assert grid.get_best_result().config["x"] == 0.9
+    # one model a trial, of the best three trials that have ended
+    kept = list((tmp_path / "experiment").glob("*/acetune-model-*"))
+    assert 1 <= len(kept) <= 3
+
+
+def test_the_study_file_tells_the_same_and_the_command_reads_it(tmp_path: Path) -> None:
+    grid = fit(trainables.train, tmp_path, x=tune.grid_search(XS))
+    best = best_result(grid)
+    assert best is not None
+    study = tmp_path / "experiment" / "acetune.db"
+    words = [sys.executable, "-m", "acetune"]
+    shown = subprocess.run([*words, "show", study], capture_output=True, text=True, check=True)
+    assert f"step {best.step}" in shown.stdout and f"{best.value:.4g}"[:5] in shown.stdout
+    stopped = [row for row in rows(tmp_path, TRIALS) if row["state"] == "stopped"]
+    assert stopped  # 0.1 comes when it is the worst of all
+    number = str(stopped[0]["trial"])
+    told = subprocess.run([*words, "explain", study, number], capture_output=True, text=True)
+    assert "worst 25%" in told.stdout
+    recorded = [*words, "record", "--from", study, "-o", tmp_path / "curves.parquet"]
+    subprocess.run(recorded, check=True, capture_output=True)
+    names = {row["name"]: row["trial"] for row in rows(tmp_path, "SELECT * FROM names")}
+    assert {r.metrics["trial_id"] for r in grid} == set(names)
+
+
+def test_a_class_trainable(tmp_path: Path) -> None:
+    grid = fit(
+        trainables.Stepwise,
+        tmp_path,
+        x=tune.grid_search(XS),
+        scratch=str(tmp_path),
+        fails=None,
+        reuse_actors=False,
+    )
+    best = best_result(grid)
+    assert best is not None
+    assert (best.config["x"], best.step) == best_of(XS, 6)
+    assert {row["state"] for row in rows(tmp_path, TRIALS)} == {"finished", "stopped"}
+    # costs come from the clock, and waiting for the driver is not among them
+    costs = [row["primary_cost_s"] for row in rows(tmp_path, REPORTS)]
+    assert all(cost is not None and cost < 0.005 for cost in costs)
+
+
+def test_one_that_fails_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    options = {"scratch": str(tmp_path), "fails": 0.4, "checkpoint": True}
+    grid = fit(trainables.resumable, tmp_path, x=tune.grid_search(XS), failures=1, **options)
+    assert grid.num_errors == 0
+    attempts = [row for row in rows(tmp_path, TRIALS) if '"x": 0.4,' in row["params"]]
+    assert [row["state"] for row in attempts] == ["failed", "finished"]
+    assert "out of luck" in attempts[0]["reason"]
+    assert attempts[1]["resumed_from"] == 3
+    trial = attempts[0]["trial"]
+    steps = rows(tmp_path, f"SELECT attempt, step FROM reports WHERE trial = {trial}")
+    assert [(row["attempt"], row["step"]) for row in steps] == [
+        (1, 1), (1, 2), (1, 3), (2, 4), (2, 5), (2, 6)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["function", "class"])
+def test_one_that_restarts_at_step_1_is_another_attempt(kind: str, tmp_path: Path) -> None:
+    trainable: Any = trainables.resumable if kind == "function" else trainables.Stepwise
+    options = {"scratch": str(tmp_path), "fails": 0.4, "checkpoint": False}
+    fit(
+        trainable,
+        tmp_path,
+        x=tune.grid_search([0.4, 0.3]),
+        failures=1,
+        reuse_actors=False,
+        **options,
+    )
+    attempts = [row for row in rows(tmp_path, TRIALS) if '"x": 0.4,' in row["params"]]
+    assert [row["state"] for row in attempts] == ["failed", "finished"]
+    assert attempts[1]["resumed_from"] == 0
+    # the first attempt is no longer ranked with: each step has one report a trial
+    ranked = rows(tmp_path, "SELECT max(of) AS most FROM reports WHERE step = 2")
+    assert ranked == [{"most": 2}]
+
+
+def test_plain_reports_are_ranked_as_unchecked(tmp_path: Path, caplog: Any) -> None:
+    def plain(config: dict[str, float]) -> None:
+        for step in range(1, 4):
+            tune.report({"auc": auc(config["x"], step)})
+
+    with caplog.at_level(logging.WARNING, "acetune.ray"):
+        grid = fit(plain, tmp_path, x=tune.grid_search(XS))
+    assert best_result(grid) is None
+    assert {row["stratum"] for row in rows(tmp_path, REPORTS)} == {"unchecked"}
+    assert "stopped" in {row["state"] for row in rows(tmp_path, TRIALS)}
+    assert "acetune.ray.trial()" in caplog.text
+
+
+def early(config: dict[str, Any]) -> None:
+    """Ends by itself after three of five steps."""
+    trial = acetune.ray.trial(total_steps=5)
+    for step in trial.steps():
+        trainables.report(trial, config["x"], step)
+        if step == 3:
+            break
+    if config["close"]:
+        trial.close()
+
+
+@pytest.mark.parametrize("close", [True, False])
+def test_the_check_that_is_due_at_an_early_end(close: bool, tmp_path: Path, caplog: Any) -> None:
+    with caplog.at_level(logging.WARNING, "acetune.ray"):
+        fit(early, tmp_path, x=0.3, close=close, scheduler=AceScheduler([EOD], "ace-betaT"))
+    kinds = [row["kind"] for row in rows(tmp_path, REPORTS)]
+    assert kinds == ["step"] * 3 + ["end"] * close
+    assert ("without the check that was due" in caplog.text) == (not close)
+
+
+def test_rays_own_criteria_end_trials_too(tmp_path: Path) -> None:
+    fit(trainables.train, tmp_path, x=tune.grid_search([0.3, 0.4]), stop={"training_iteration": 3})
+    assert [row["state"] for row in rows(tmp_path, TRIALS)] == ["finished"] * 2
+    assert len(rows(tmp_path, REPORTS)) == 6  # also the last one, which Ray did not ask us about
+
+
+def test_a_time_budget_leaves_interrupted_trials(tmp_path: Path) -> None:
+    grid = fit(
+        trainables.slow,
+        tmp_path,
+        samples=-1,
+        time_budget_s=8,
+        concurrent=2,
+        x=tune.uniform(0, 1),
+        pause=0.5,
+    )
+    best_result(grid)
+    states = [row["state"] for row in rows(tmp_path, TRIALS)]
+    assert "interrupted" in states and "running" not in states
+
+
+def test_a_check_that_fails_or_is_no_number_is_never_feasible(tmp_path: Path) -> None:
+    def failing(config: dict[str, float]) -> None:
+        def check() -> float:
+            if config["x"] == 1:
+                raise RuntimeError("no data")
+            return float("nan")
+
+        with acetune.ray.trial(total_steps=2) as trial:
+            for _ in trial.steps():
+                trial.report(auc=config["x"], constraints={"eod": check})
+
+    grid = fit(failing, tmp_path, x=tune.grid_search([1, 2]))
+    assert best_result(grid) is None
+    errors = {row["error"] for row in rows(tmp_path, "SELECT error FROM checks")}
+    assert errors == {"RuntimeError: no data", "constraint 'eod' is nan"}
+
+
+def test_a_check_that_hangs_ends_its_trial(tmp_path: Path) -> None:
+    def hanging(config: dict[str, float]) -> None:
+        import time
+
+        with acetune.ray.trial(total_steps=1) as trial:
+            for _ in trial.steps():
+                trial.report(auc=1.0, constraints={"eod": lambda: time.sleep(60)})
+
+    limits = [Constraint("eod", upper=0.5, timeout_s=0.5)]
+    grid = fit(hanging, tmp_path, x=1, scheduler=AceScheduler(limits))
+    assert grid.num_errors == 1
+    assert [row["state"] for row in rows(tmp_path, TRIALS)] == ["failed"]
+
+
+def test_a_trainable_that_fails_before_it_reports(tmp_path: Path) -> None:
+    def broken(config: dict[str, float]) -> None:
+        raise ValueError("no such data")
+
+    grid = fit(broken, tmp_path, x=tune.grid_search([1, 2]))
+    assert grid.num_errors == 2
+    trials = rows(tmp_path, TRIALS)
+    assert [row["state"] for row in trials] == ["failed"] * 2
+    assert "no such data" in trials[0]["reason"]
+
+
+@pytest.mark.parametrize("searcher", ["blendsearch", "tpe"])
+def test_the_searchers_of_the_project(searcher: str, tmp_path: Path) -> None:
+    search = AceSearch({"x": acetune.uniform(0, 1)}, searcher, seed=1, points=[{"x": 0.9}])
+    grid = fit(trainables.train, tmp_path, search=search, samples=12)
+    assert len(grid) == 12
+    assert grid[0].config["x"] == 0.9
+    told = search._told.values()
+    assert len(told) == 12
+    assert any(found.violation > 0 for found in told)  # 0.9 never qualifies
+    best = best_result(grid)
+    assert best is not None
+    assert min(t.loss for t in told if t.violation == 0) == -best.value
+
+
+def test_a_search_of_ray_sees_the_best_checkpoint(tmp_path: Path) -> None:
+    from ray.tune.search import Searcher
+
+    class Watching(Searcher):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(metric="ace/best_value", mode="max")
+            self.seen: dict[str, dict[str, Any]] = {}
+            self.xs = iter(XS)
+
+        def set_search_properties(self, *_: Any, **__: Any) -> bool:
+            return True
+
+        def suggest(self, trial_id: str) -> dict[str, Any]:
+            return {"x": next(self.xs)}
+
+        def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
+            self.seen[trial_id] = result
+
+    search = Watching()
+    fit(trainables.train, tmp_path, search=search, samples=len(XS))
+    assert len(search.seen) == len(XS)
+    for result in search.seen.values():
+        assert result["ace/best_value"] >= result["auc"] or result["ace/feasible"]
+        assert (result["ace/violation"] == 0) or not result["ace/feasible"]
+
+
+def test_bad_input_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(GoalError, match="constraints must be a list"):
+        AceScheduler(EOD)  # type: ignore[arg-type]
+    with pytest.raises(GoalError, match=r"engine='ray'"):
+        AceScheduler([EOD], "asha+after")
+    with pytest.raises(GoalError, match="confirm_top must be a whole number >= 1, got 0"):
+        AceScheduler([EOD], confirm_top=0)
+    with pytest.raises(GoalError, match="policy must be a policy or its name, got 7"):
+        AceScheduler([EOD], 7)  # type: ignore[arg-type]
+    with pytest.raises(GoalError, match="used twice"):
+        AceScheduler([EOD, EOD])
+    with pytest.raises(GoalError, match=r"TuneConfig\(metric=\.\.\., mode=\.\.\.\)"):
+        AceScheduler([EOD]).set_search_properties("auc", None)
+    assert not AceScheduler([EOD], metric="auc", mode="max").set_search_properties("auc", "max")
+    with pytest.raises(ReportError, match="outside a function that a Tuner runs"):
+        acetune.ray.trial(total_steps=3)
+
+
+def test_it_can_be_pickled_and_says_what_it_is() -> None:
+    scheduler = pickle.loads(pickle.dumps(AceScheduler([EOD], "ace:truncation=0.5")))
+    assert "eod <= 0.5" in scheduler.debug_string()
+    assert "truncation=0.5" in scheduler.debug_string()
