@@ -405,7 +405,8 @@ def _writable(text: str | None) -> str | None:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, timeout=10)
+    # used by one thread at a time, but an experiment may be closed by another than ran it
+    db = sqlite3.connect(path, timeout=10, check_same_thread=False)
     db.execute("PRAGMA journal_mode = WAL")
     # a commit survives the process being killed; only a power cut may lose the last moments
     db.execute("PRAGMA synchronous = NORMAL")

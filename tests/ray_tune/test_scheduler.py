@@ -6,6 +6,7 @@ import logging
 import pickle
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import acetune.ray
 from acetune import Constraint
 from acetune.core.errors import GoalError, ReportError
 from acetune.ray import AceScheduler, AceSearch, best_result
+from acetune.ray.desk import close_experiment
 
 from . import trainables
 from .helpers import EOD, fit, rows
@@ -260,6 +262,22 @@ def test_a_search_of_ray_sees_the_best_checkpoint(tmp_path: Path) -> None:
     for result in search.seen.values():
         assert result["ace/best_value"] >= result["auc"] or result["ace/feasible"]
         assert (result["ace/violation"] == 0) or not result["ace/feasible"]
+
+
+def test_one_scheduler_for_two_experiments_in_a_thread(tmp_path: Path) -> None:
+    scheduler = AceScheduler([EOD])
+
+    def run(folder: Path) -> None:
+        fit(trainables.train, folder, x=tune.grid_search([0.3, 0.4]), scheduler=scheduler)
+
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        thread = threading.Thread(target=run, args=(tmp_path / name,))
+        thread.start()
+        thread.join()
+        assert len(rows(tmp_path / name, TRIALS)) == 2
+    close_experiment(str(tmp_path / "b" / "experiment"))
+    assert rows(tmp_path / "b", "SELECT ended FROM sessions") == [{"ended": "the experiment ended"}]
 
 
 def test_bad_input_is_refused_before_anything_runs(tmp_path: Path) -> None:

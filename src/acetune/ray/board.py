@@ -14,7 +14,7 @@ import time
 from typing import Any, NamedTuple
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError
+from ray.exceptions import RayActorError, RayError
 
 from acetune.core.errors import StudyError
 from acetune.core.goals import Goals
@@ -24,6 +24,7 @@ from acetune.policies import Policy
 NAMESPACE = "acetune"
 _WAIT_FOR_BOARD_S = 60.0
 _ACKNOWLEDGE_S = 1.0
+_SILENT_S = 10.0
 _LOOK_AGAIN_S = 2.0
 
 logger = logging.getLogger("acetune.ray")
@@ -144,6 +145,7 @@ class Reader:
         self._name = board_name(experiment)
         self._board: Any = None
         self._asked: Any = None
+        self._asked_at = 0.0
         self._lost_at: float | None = None
         self.notice = ""  # what went wrong, until somebody takes it
 
@@ -167,24 +169,33 @@ class Reader:
     def ask(self) -> None:
         """Ask how things stand; :meth:`answer` has it later."""
         if self._asked is None and self._found():
-            self._asked = self._board.read.remote()
+            self._asked, self._asked_at = self._board.read.remote(), time.monotonic()
 
     def answer(self) -> View | None:
         """The answer to :meth:`ask` if it has come, else None."""
-        if self._asked is None or not ray.wait([self._asked], timeout=0)[0]:
+        if self._asked is None:
+            return None
+        if not ray.wait([self._asked], timeout=0)[0]:
+            if time.monotonic() > self._asked_at + _SILENT_S:
+                self._lose()
             return None
         asked, self._asked = self._asked, None
         try:
-            view: View | None = ray.get(asked, timeout=1)
-        except (RayActorError, GetTimeoutError):
-            self._board, self._lost_at = None, time.monotonic()
-            self.notice = (
-                "cannot reach the board that publishes the best feasible value; going on with the "
-                "last value known, which can only mean more checks"
-            )
-            logger.warning(self.notice)
+            view: View | None = ray.get(asked)
+        except RayError:
+            self._lose()
             return None
         return view
+
+    def _lose(self) -> None:
+        """The board is gone, or does not answer: go on, say so, and look for it again later."""
+        self._board = self._asked = None
+        self._lost_at = time.monotonic()
+        self.notice = (
+            "cannot reach the board that publishes the best feasible value; going on with the "
+            "last value known, which can only mean more checks"
+        )
+        logger.warning(self.notice)
 
     def _found(self) -> bool:
         if self._board is not None:

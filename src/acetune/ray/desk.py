@@ -33,18 +33,19 @@ _BEAT_S = 1.0
 _open: dict[Path, Desk] = {}  # in this process: an experiment restored here takes over the file
 
 
-def close_study(path: Path) -> None:
-    """Close the desk that has this study file open, if one has."""
-    desk = _open.get(path)
-    if desk is not None:
-        desk.close()
+def close_experiment(folder: str) -> None:
+    """Close the study of the experiment in this folder, if it is open in this process."""
+    for desk in list(_open.values()):
+        if desk.experiment.partition(":")[2] == folder:
+            desk.close()
 
 
 class Desk:
     """One experiment, from its first trial to its end."""
 
     def __init__(self, path: Path, experiment: str, terms: Terms) -> None:
-        close_study(path)
+        if path in _open:
+            _open[path].close()
         goals = terms.goals
         stopper = Stopper(
             objective=goals.objective.name,
@@ -65,6 +66,7 @@ class Desk:
         self.coordinator = Coordinator(self.store, stopper, terms.keep_models)
         with self.store.understanding():
             self.coordinator.load()
+        self.experiment = experiment
         self._terms = terms
         self._numbers = self.store.names()  # of Ray's trials
         self._names = {number: name for name, number in self._numbers.items()}

@@ -14,7 +14,7 @@ from ray import tune
 from acetune.artifacts import load_model
 from acetune.core.errors import ReportError
 from acetune.ray import wire
-from acetune.ray.desk import STUDY_NAME, close_study
+from acetune.ray.desk import close_experiment
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def best_result(result_grid: tune.ResultGrid) -> BestResult | None:
 
     None if nothing qualified: ``acetune show`` on the study file tells how near the nearest came.
     """
-    close_study(Path(result_grid.experiment_path) / STUDY_NAME)  # fit() is over
+    close_experiment(result_grid.experiment_path)  # fit() is over, and Ray does not say so
     best: tuple[float, Mapping[str, Any], tune.Result] | None = None
     for result in result_grid:
         for row in _feasible(result):

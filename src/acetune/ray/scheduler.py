@@ -79,10 +79,12 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
                 raise GoalError(f"{name} must be a whole number >= 1, got {number!r}")
         self._constraints = tuple(constraints)
         Goals(Objective("objective", "min"), self._constraints)  # complains now, not in fit()
+        self._own = metric, mode
         self._metric, self._mode = metric, mode
         self._study = None if study is None else study_path(study)
         self._confirm_top, self._keep_models = confirm_top, keep_models
         self._desk: Desk | None = None
+        self._latest: dict[str, object] = {}  # by trial: which result was seen last
 
     def __repr__(self) -> str:
         limits = ", ".join(limit.describe() for limit in self._constraints) or "no constraints"
@@ -90,15 +92,16 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
 
     def __getstate__(self) -> dict[str, Any]:
         """As it was before the first trial: what Ray saves; the rest is in the study file."""
-        return {**self.__dict__, "_desk": None}
+        return {**self.__dict__, "_desk": None, "_latest": {}}
 
     # -- what Ray Tune calls ---------------------------------------------------------------------
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: object) -> bool:
         """Metric and mode of the TuneConfig; False if they were given here too."""
-        if (self._metric and metric) or (self._mode and mode):
+        own_metric, own_mode = self._own
+        if (own_metric and metric) or (own_mode and mode):
             return False
-        self._metric, self._mode = metric or self._metric, mode or self._mode
+        self._metric, self._mode = metric or own_metric, mode or own_mode
         if self._metric is None or self._mode is None:
             raise GoalError(
                 "AceScheduler needs an objective: give TuneConfig(metric=..., mode=...), got "
@@ -108,12 +111,14 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         """The first trial tells where the experiment lives."""
-        if self._desk is None:
-            self._desk = self._open(Storage(trial.storage))
+        storage = Storage(trial.storage)
+        if self._desk is None or self._desk.experiment != storage.experiment:
+            self._desk = self._open(storage)
             weakref.finalize(self, self._desk.close)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Decide on a report. Never raises for a report that makes no sense: that ends a trial."""
+        self._latest[trial.trial_id] = _which(result)
         try:
             folder = result.get(wire.MODEL)
             model = (Storage(trial.storage), folder) if folder else None
@@ -126,9 +131,11 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         return str(self.STOP if stop else self.CONTINUE)
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
-        """A trial ended, by itself, by our decision or by Ray's; its last report may be new."""
-        if self._metric in result:
+        """A trial ended: by itself, by our decision or by Ray's."""
+        # Ray does not ask about a result that meets a criterion of its own: then it is new here
+        if self._metric in result and _which(result) != self._latest.get(trial.trial_id):
             self.on_trial_result(tune_controller, trial, result)
+        self._latest.pop(trial.trial_id, None)
         self._opened.ended(trial.trial_id)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
@@ -183,3 +190,8 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         report = Report(int(result["training_iteration"]), result[self._metric])
         notice = "reports without acetune.ray.trial(): its constraints are never checked"
         return wire.Message(attempt, report, notice=notice)
+
+
+def _which(result: Mapping[str, Any]) -> object:
+    """What a result is known again by."""
+    return result.get(wire.REPORT, result.get("training_iteration"))

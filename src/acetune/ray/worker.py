@@ -28,7 +28,13 @@ _METADATA = "acetune"  # what our checkpoints are known by, and where their tria
 class RayTrial(Trial):
     """A :class:`~acetune.Trial` whose reports go to Ray Tune."""
 
-    _outlet: ClassOutlet | FunctionOutlet
+    def __init__(
+        self, context: TrialContext, link: RayLink, outlet: ClassOutlet | FunctionOutlet
+    ) -> None:
+        super().__init__(context, link)
+        self._outlet = outlet
+        if isinstance(outlet, ClassOutlet):
+            outlet.time_steps(self.start_step)
 
     def result(self) -> dict[str, Any]:
         """What ``step()`` of a class trainable returns: the report just made, as Ray wants it."""
@@ -78,7 +84,8 @@ def trial(
     progress.total_steps = total
     if params is None:
         params = {} if trainable is None else trainable.config
-    found = RayTrial(
+    token = uuid.uuid4().hex[:12]
+    return RayTrial(
         TrialContext(
             number=_number(outlet.trial),
             attempt=1,
@@ -91,12 +98,9 @@ def trial(
             device="cuda:0" if outlet.resources.get("GPU") else None,
             threads=max(1, int(outlet.resources.get("CPU", 1))),
         ),
-        RayLink(outlet.trial, uuid.uuid4().hex[:12], reader, terms, view, outlet, progress),
+        RayLink(outlet.trial, token, reader, terms, view, outlet, progress),
+        outlet,
     )
-    found._outlet = outlet
-    if isinstance(outlet, ClassOutlet):
-        outlet.time_steps(found.start_step)
-    return found
 
 
 class FunctionOutlet:

@@ -1,0 +1,101 @@
+"""What travels between driver and workers, and what a search remembers: no Ray is started."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import acetune
+from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.measured import Costs
+from acetune.link import Report
+from acetune.ray import AceSearch
+from acetune.ray.board import View
+from acetune.ray.wire import FEASIBLE, LOSS, VIOLATION, Attempt, Message, decode, encode
+
+numbers = st.floats(allow_nan=False)
+costs = st.none() | st.floats(0, 1e9)
+measurements = st.builds(Estimate, numbers, st.floats(0, 10)) | st.builds(FailedCheck, st.text())
+reports = st.builds(
+    Report,
+    st.integers(1, 10**9),
+    numbers,
+    st.none() | st.integers(1, 10**9),
+    st.none() | st.dictionaries(st.text(), measurements, max_size=3),
+    costs,
+    st.none() | st.dictionaries(st.text(), st.floats(0, 1e9), max_size=3),
+    st.floats(0, 1e9),
+    st.none() | st.dictionaries(st.text(), numbers, max_size=3),
+)
+attempts = st.builds(
+    Attempt,
+    st.text(),
+    st.none() | st.integers(1, 10**9),
+    st.none() | st.integers(1, 10**9),
+    st.none() | numbers,
+    st.floats(0, 1e9),
+    st.integers(0, 10**9),
+)
+
+
+@given(st.builds(Message, attempts, st.none() | reports, st.none() | reports, st.text()))
+def test_a_message_comes_back_as_it_was(message: Message) -> None:
+    assert decode(encode(message)) == message
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.sampled_from([1.0, 2.0, 3.0, 4.0, 5.0])),
+    st.sampled_from("abcdef"),
+    st.sampled_from([0.5, 1.0, 2.5, math.inf]),
+    st.integers(1, 4),
+)
+def test_a_trial_knows_the_gate_from_the_best_few(
+    valid: dict[str, float], trial: str, own: float, keep: int
+) -> None:
+    """The published top and what a trial knows of itself give what the driver will know."""
+    own = min(own, valid.get(trial, math.inf))
+    published = tuple(sorted((loss, name) for name, loss in valid.items())[:keep])
+    view = View(Costs(), published, 0.0, 1.0)
+    true = sorted({**valid, trial: own}.values()) + [math.inf] * keep
+    assert view.kth_best(keep, trial, own) == true[keep - 1]
+
+
+def told(loss: float, violation: float) -> dict[str, Any]:
+    return {LOSS: loss, VIOLATION: violation, FEASIBLE: violation == 0}
+
+
+def test_a_search_remembers_over_a_restore(tmp_path: Path) -> None:
+    space = {"x": acetune.uniform(0, 1), "fixed": 3}
+    search = AceSearch(space, "tpe", seed=3)
+    for index in range(20):
+        params = search.suggest(f"t{index}")
+        assert params["fixed"] == 3
+        if index < 18:
+            search.on_trial_complete(f"t{index}", told(-params["x"], max(0, params["x"] - 0.5)))
+    search.on_trial_complete("t18", None, error=True)
+    search.save(str(tmp_path / "search"))
+    again = AceSearch(space, "tpe", seed=3)
+    again.restore(str(tmp_path / "search"))
+    assert again._told == search._told and len(again._told) == 19
+    again.on_trial_complete("t19", told(-0.4, 0.0))  # it was under way
+    assert 0 <= again.suggest("t20")["x"] <= 1
+    # neither knows the seed's first suggestion any more
+    assert again.suggest("t21")["x"] != AceSearch(space, "tpe", seed=3).suggest("t0")["x"]
+
+
+def test_a_trial_that_was_valid_once_stays_so_for_the_search() -> None:
+    search = AceSearch({"x": acetune.uniform(0, 1)}, "random", seed=1)
+    search.suggest("t")
+    search.on_trial_result("t", told(-0.8, 0.0))
+    search.on_trial_complete("t", told(-0.9, 0.3))  # another attempt, not valid
+    assert search._told["t"] == (-0.8, 0.0, False)
+
+
+def test_a_wrong_searcher_is_named() -> None:
+    with pytest.raises(acetune.AcetuneError, match="unknown searcher 'tpee'"):
+        AceSearch({"x": acetune.uniform(0, 1)}, "tpee")
