@@ -55,6 +55,21 @@ def test_every_name_can_be_imported_and_says_what_it_is(name: str) -> None:
     assert inspect.getdoc(found)
 
 
+@pytest.mark.parametrize("room", ["distributed", "optuna", "ray", "replay"])
+def test_rooms_are_opened_on_use(room: str) -> None:
+    code = f"import acetune; print(acetune.{room}.__name__, bool(acetune.{room}.__all__))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == f"acetune.{room} True\n"
+
+
+def test_a_missing_ray_names_the_install_command() -> None:
+    code = "import sys; sys.modules['ray'] = None\nimport acetune; acetune.ray.AceScheduler"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode != 0
+    assert "MissingExtraError" in found.stderr
+    assert "pip install 'acetune[ray]'" in found.stderr
+
+
 def test_a_name_that_is_not_there() -> None:
     with pytest.raises(AttributeError, match="module 'acetune' has no attribute 'tun'"):
         acetune.tun  # noqa: B018

@@ -75,12 +75,16 @@ _ON_USE = {
     "load": "acetune.result",
     "tune": "acetune.study",
 }
+# and the homes of those who run another tuner: `import acetune` is enough for acetune.ray
+_ROOMS = ("distributed", "optuna", "ray", "replay")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ON_USE:
-        import importlib
+    import importlib
 
+    if name in _ROOMS:
+        return importlib.import_module(f"acetune.{name}")
+    if name in _ON_USE:
         return getattr(importlib.import_module(_ON_USE[name]), name)
     raise AttributeError(f"module 'acetune' has no attribute {name!r}")
 

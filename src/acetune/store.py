@@ -304,14 +304,10 @@ class Store:
 
     def name_trial(self, trial: int, name: str) -> None:
         """Another engine's name of a trial, by which it is known again after a restore."""
-        self._db.execute("INSERT INTO names VALUES (?, ?)", (trial, name))
-
-    def names(self) -> dict[str, int]:
-        """Trials by the names that another engine gave them."""
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS names (trial INTEGER PRIMARY KEY, name TEXT UNIQUE)"
         )
-        return dict(self._db.execute("SELECT name, trial FROM names"))
+        self._db.execute("INSERT INTO names VALUES (?, ?)", (trial, name))
 
     def add_confirmation(
         self,
@@ -362,6 +358,12 @@ class Store:
         cursor = self._db.execute(sql, values)
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    def names(self) -> dict[str, int]:
+        """Trials by the names that another engine gave them: most studies have none."""
+        if not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'names'"):
+            return {}
+        return dict(self._db.execute("SELECT name, trial FROM names"))
 
     def reports(self) -> Iterator[tuple[ReportRow, list[CheckRow]]]:
         """All reports in the order they were acknowledged, each with its checks."""

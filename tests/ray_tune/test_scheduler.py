@@ -66,13 +66,14 @@ def test_the_study_file_tells_the_same_and_the_command_reads_it(tmp_path: Path) 
     assert f"step {best.step}" in shown.stdout and f"{best.value:.4g}"[:5] in shown.stdout
     stopped = [row for row in rows(tmp_path, TRIALS) if row["state"] == "stopped"]
     assert stopped  # 0.1 comes when it is the worst of all
-    number = str(stopped[0]["trial"])
-    told = subprocess.run([*words, "explain", study, number], capture_output=True, text=True)
-    assert "worst 25%" in told.stdout
+    names = {row["trial"]: row["name"] for row in rows(tmp_path, "SELECT * FROM names")}
+    number = stopped[0]["trial"]
+    for which in (str(number), names[number]):  # by its number here, and by Ray's name of it
+        told = subprocess.run([*words, "explain", study, which], capture_output=True, text=True)
+        assert f"trial {number} stopped" in told.stdout and "worst 25%" in told.stdout
     recorded = [*words, "record", "--from", study, "-o", tmp_path / "curves.parquet"]
     subprocess.run(recorded, check=True, capture_output=True)
-    names = {row["name"]: row["trial"] for row in rows(tmp_path, "SELECT * FROM names")}
-    assert {r.metrics["trial_id"] for r in grid} == set(names)
+    assert {result.metrics["trial_id"] for result in grid} == set(names.values())
 
 
 def test_a_class_trainable(tmp_path: Path) -> None:

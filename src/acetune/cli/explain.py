@@ -20,17 +20,20 @@ _SHOWN = 12
 
 def explain(
     study: Annotated[Path, typer.Argument(help="The study file.")],
-    trial: Annotated[int, typer.Argument(help="The number of the trial.")],
+    which: Annotated[
+        str, typer.Argument(metavar="TRIAL", help="The number of the trial, or Ray's name of it.")
+    ],
     all_reports: Annotated[bool, typer.Option("--all", help="Show every report.")] = False,
 ) -> None:
     """Say why TRIAL of STUDY was stopped, with the numbers behind it."""
     console = Console()
     with reading(study) as store:
         info = store.study()
+        trial = int(which) if which.isdigit() else store.names().get(which)
         attempts = store.rows("SELECT * FROM trials WHERE trial = ? ORDER BY attempt", (trial,))
         if not attempts:
             last = store.rows("SELECT max(trial) AS n FROM trials")[0]["n"]
-            raise StudyError(f"{study} has no trial {trial}; it has trials 1 to {last}")
+            raise StudyError(f"{study} has no trial {which}; it has trials 1 to {last}")
         latest = attempts[-1]
         reports = store.rows(
             "SELECT * FROM reports WHERE trial = ? AND attempt = ? ORDER BY seq",
