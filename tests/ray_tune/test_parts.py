@@ -16,7 +16,17 @@ from acetune.core.measured import Costs
 from acetune.link import Report
 from acetune.ray import AceSearch
 from acetune.ray.board import View
-from acetune.ray.wire import FEASIBLE, LOSS, VIOLATION, Attempt, Message, decode, encode
+from acetune.ray.wire import (
+    BEST,
+    VIOLATION,
+    Attempt,
+    Best,
+    Message,
+    decode,
+    decode_best,
+    encode,
+    encode_best,
+)
 
 numbers = st.floats(allow_nan=False)
 costs = st.none() | st.floats(0, 1e9)
@@ -49,6 +59,20 @@ def test_a_message_comes_back_as_it_was(message: Message) -> None:
 
 
 @given(
+    st.builds(
+        Best,
+        st.integers(1),
+        numbers,
+        st.booleans(),
+        st.text(),
+        st.dictionaries(st.text(), numbers),
+    )
+)
+def test_a_best_checkpoint_comes_back_as_it_was(best: Best) -> None:
+    assert decode_best(encode_best(best)) == best
+
+
+@given(
     st.dictionaries(st.sampled_from("abcdef"), st.sampled_from([1.0, 2.0, 3.0, 4.0, 5.0])),
     st.sampled_from("abcdef"),
     st.sampled_from([0.5, 1.0, 2.5, math.inf]),
@@ -66,7 +90,7 @@ def test_a_trial_knows_the_gate_from_the_best_few(
 
 
 def told(loss: float, violation: float) -> dict[str, Any]:
-    return {LOSS: loss, VIOLATION: violation, FEASIBLE: violation == 0}
+    return {BEST: encode_best(Best(1, loss, violation == 0, "", {})), VIOLATION: violation}
 
 
 def test_a_search_remembers_over_a_restore(tmp_path: Path) -> None:

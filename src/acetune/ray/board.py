@@ -24,6 +24,7 @@ from acetune.policies import Policy
 NAMESPACE = "acetune"
 _WAIT_FOR_BOARD_S = 60.0
 _ACKNOWLEDGE_S = 1.0
+_PAUSE_S = 0.05
 _SILENT_S = 10.0
 _LOOK_AGAIN_S = 2.0
 
@@ -108,9 +109,9 @@ class Publisher:
 
     def close(self) -> None:
         """The experiment is over."""
-        if self._board is not None:
+        if self._board is not None and ray.is_initialized():
             ray.kill(self._board)
-            self._board = None
+        self._board = None
 
     def _make(self) -> bool:
         try:
@@ -167,9 +168,10 @@ class Reader:
         )
 
     def ask(self) -> None:
-        """Ask how things stand; :meth:`answer` has it later."""
-        if self._asked is None and self._found():
-            self._asked, self._asked_at = self._board.read.remote(), time.monotonic()
+        """Ask how things stand, unless that was a moment ago; :meth:`answer` has it later."""
+        now = time.monotonic()
+        if self._asked is None and now >= self._asked_at + _PAUSE_S and self._found():
+            self._asked, self._asked_at = self._board.read.remote(), now
 
     def answer(self) -> View | None:
         """The answer to :meth:`ask` if it has come, else None."""

@@ -30,6 +30,7 @@ logger = logging.getLogger("acetune.ray")
 
 STUDY_NAME = "acetune.db"  # in the folder of the experiment, unless the user names another
 _BEAT_S = 1.0
+_NEWS_S = 0.1
 _open: dict[Path, Desk] = {}  # in this process: an experiment restored here takes over the file
 
 
@@ -78,8 +79,9 @@ class Desk:
         self._models: dict[str, tuple[Storage, str]] = {}  # of trials, and in which folder
         self._noticed: set[str] = set()
         self._closed = False
+        self._news, self._published = False, 0.0
         self._publisher = Publisher(experiment, terms)
-        self._publisher.publish(self._view(), wait=True)
+        self._publisher.publish(self._view())
         self._began = self._last_beat = time.monotonic()
         with self.store.transaction():
             self._session = self.store.add_session(time.time(), socket.gethostname())
@@ -87,19 +89,8 @@ class Desk:
 
     # -- what the scheduler says -----------------------------------------------------------------
 
-    def take(
-        self,
-        name: str,
-        params: Mapping[str, Any],
-        message: wire.Message,
-        model: tuple[Storage, str] | None = None,
-    ) -> bool:
-        """The reports in a result; returns whether the trial is to stop.
-
-        ``model`` is where the trial keeps the model of its best valid checkpoint.
-        """
-        if model is not None:
-            self._models[name] = model
+    def take(self, name: str, params: Mapping[str, Any], message: wire.Message) -> bool:
+        """The reports in a result; returns whether the trial is to stop."""
         if message.notice:
             self._notice(f"trial {name}: {message.notice}")
         with self.store.transaction():
@@ -109,9 +100,13 @@ class Desk:
                 stop = self.coordinator.report(trial, message.report).stop
             if message.end is not None and trial.running:
                 self.coordinator.finish(trial, message.end)
-        if self._note_valid(trial.number):
-            self._publisher.publish(self._view())
+        self._news |= self._note_valid(trial.number)
+        self._publish_news()
         return stop
+
+    def keeps_model(self, name: str, storage: Storage, folder: str) -> None:
+        """Where a trial has its model of its best valid checkpoint."""
+        self._models[name] = storage, folder
 
     def ended(self, name: str) -> None:
         """Ray has ended a trial that did not fail: its function returned, or Ray stopped it."""
@@ -141,6 +136,7 @@ class Desk:
 
     def beat(self) -> None:
         """Now and then: the board is looked after, and the file knows how long it has taken."""
+        self._publish_news()
         now = time.monotonic()
         if now - self._last_beat >= _BEAT_S:
             self._last_beat = now
@@ -177,6 +173,7 @@ class Desk:
             self.store.end_session(self._session, "the experiment ended")
         self._write_time(time.monotonic())
         self.store.close()
+        self._publisher.close()
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -249,6 +246,13 @@ class Desk:
             history.median_violation,
             history.largest_violation,
         )
+
+    def _publish_news(self) -> None:
+        """A better f*, but not more often than workers would look: publishing takes a while."""
+        now = time.monotonic()
+        if self._news and now >= self._published + _NEWS_S:
+            self._news, self._published = False, now
+            self._publisher.publish(self._view())
 
     def _write_time(self, now: float) -> None:
         seconds = now - self._began

@@ -199,7 +199,6 @@ class RayLink:
             goals.objective.name: shown.value,
             **(shown.metrics or {}),
             **{c.name: wire.readable(latest.measured, c.name) for c in goals.constraints},
-            wire.STEP: shown.step,
             wire.STRATUM: self._standing.stratum,
             **self._standing.told(self._view),
         }
@@ -276,17 +275,17 @@ class Standing:
             loss = math.inf
         measured = {} if found is None else found.measured
         step = record.progress.best_step if found is None else found.step
+        best = wire.Best(
+            step,
+            loss,
+            record.best_valid is not None,
+            self.models.get(step, ""),
+            {c.name: wire.readable(measured, c.name) for c in self._goals.constraints},
+        )
         return {
             wire.BEST_VALUE: self._goals.objective.value(loss),
-            wire.BEST_STEP: step,
-            wire.LOSS: loss,
             wire.VIOLATION: violation,
-            wire.FEASIBLE: record.best_valid is not None,
-            wire.MODEL: self.models.get(step, ""),
-            **{
-                wire.BEST_CONSTRAINT + c.name: wire.readable(measured, c.name)
-                for c in self._goals.constraints
-            },
+            wire.BEST: wire.encode_best(best),
         }
 
 

@@ -49,49 +49,45 @@ def best_result(result_grid: tune.ResultGrid) -> BestResult | None:
     None if nothing qualified: ``acetune show`` on the study file tells how near the nearest came.
     """
     close_experiment(result_grid.experiment_path)  # fit() is over, and Ray does not say so
-    best: tuple[float, Mapping[str, Any], tune.Result] | None = None
+    best: tuple[wire.Best, Mapping[str, Any], tune.Result] | None = None
     for result in result_grid:
-        for row in _feasible(result):
-            if best is None or row[wire.LOSS] < best[0]:
-                best = row[wire.LOSS], row, result
+        for row in _results(result):
+            found = wire.decode_best(row[wire.BEST])
+            if found.feasible and (best is None or found.loss < best[0].loss):
+                best = found, row, result
     if best is None:
         return None
-    _, row, result = best
-    prefix = wire.BEST_CONSTRAINT
+    found, row, result = best
     return BestResult(
         config=result.config or {},
-        step=int(row[wire.BEST_STEP]),
+        step=found.step,
         value=float(row[wire.BEST_VALUE]),
-        constraints={
-            name.removeprefix(prefix): float(value)
-            for name, value in row.items()
-            if name.startswith(prefix)
-        },
-        checkpoint=_checkpoint(result, row),
+        constraints=found.constraints,
+        checkpoint=_checkpoint(result, found, wire.decode(row[wire.REPORT]).attempt.token),
         result=result,
     )
 
 
-def _feasible(result: tune.Result) -> Iterator[Mapping[str, Any]]:
-    """The results of a trial in which something valid is known."""
+def _results(result: tune.Result) -> Iterator[Mapping[str, Any]]:
+    """All results of a trial that tell of its best checkpoint."""
     frame = result.metrics_dataframe
     # a trial that was tried again may have been better before: its last result does not tell
-    if frame is not None and wire.FEASIBLE in frame:
-        yield from frame[frame[wire.FEASIBLE].fillna(False).astype(bool)].to_dict("records")
-    if result.metrics and result.metrics.get(wire.FEASIBLE):
+    if frame is not None and wire.BEST in frame:
+        columns = [wire.BEST, wire.BEST_VALUE, wire.REPORT]
+        yield from frame[columns].dropna().to_dict("records")
+    if wire.BEST in (result.metrics or {}):
         yield result.metrics
 
 
-def _checkpoint(result: tune.Result, row: Mapping[str, Any]) -> tune.Checkpoint | None:
-    folder = row[wire.MODEL]
-    if isinstance(folder, str) and folder:
-        path = posixpath.join(result.path, folder)
+def _checkpoint(result: tune.Result, best: wire.Best, token: str) -> tune.Checkpoint | None:
+    if best.model:
+        path = posixpath.join(result.path, best.model)
         with contextlib.suppress(OSError):
             if result.filesystem.get_file_info(path).type.name == "Directory":
                 return tune.Checkpoint(path, result.filesystem)
     for checkpoint, metrics in result.best_checkpoints or ():
-        token = wire.decode(row[wire.REPORT]).attempt.token
-        same = wire.REPORT in metrics and wire.decode(metrics[wire.REPORT]).attempt.token == token
-        if same and metrics[wire.STEP] == row[wire.BEST_STEP]:
-            return checkpoint
+        if wire.REPORT in metrics:
+            attempt, report, *_ = wire.decode(metrics[wire.REPORT])
+            if report is not None and (attempt.token, report.step) == (token, best.step):
+                return checkpoint
     return None

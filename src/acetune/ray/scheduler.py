@@ -120,10 +120,10 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         """Decide on a report. Never raises for a report that makes no sense: that ends a trial."""
         self._latest[trial.trial_id] = _which(result)
         try:
-            folder = result.get(wire.MODEL)
-            model = (Storage(trial.storage), folder) if folder else None
-            message = self._message(result)
-            stop = self._opened.take(trial.trial_id, trial.config, message, model)
+            stop = self._opened.take(trial.trial_id, trial.config, self._message(result))
+            if "acetune-model" in result.get(wire.BEST, ""):
+                folder = wire.decode_best(result[wire.BEST]).model
+                self._opened.keeps_model(trial.trial_id, Storage(trial.storage), folder)
         except ReportError as error:
             self._opened.failed(trial.trial_id, trial.config, str(error))
             logger.error("trial %s is stopped, its report makes no sense: %s", trial, error)

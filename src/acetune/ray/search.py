@@ -71,9 +71,9 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """A report: a valid checkpoint counts, also if the trial is tried again and does worse."""
-        if result.get(wire.FEASIBLE):
-            best = self._valid.get(trial_id, math.inf)
-            self._valid[trial_id] = min(best, result[wire.LOSS])
+        best = wire.decode_best(result[wire.BEST]) if wire.BEST in result else None
+        if best is not None and best.feasible:
+            self._valid[trial_id] = min(self._valid.get(trial_id, math.inf), best.loss)
         self._worst_violation = max(self._worst_violation, result.get(wire.VIOLATION, 0.0))
 
     def on_trial_complete(
@@ -82,14 +82,15 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
         """A trial has ended for good."""
         if trial_id not in self._trials or trial_id in self._told:
             return
-        self.on_trial_result(trial_id, result or {})
-        loss = (result or {}).get(wire.LOSS, math.inf)
+        result = result or {}
+        self.on_trial_result(trial_id, result)
+        loss = wire.decode_best(result[wire.BEST]).loss if wire.BEST in result else math.inf
         if trial_id in self._valid:
             told = Outcome(self._valid[trial_id], 0.0)
         elif error or not math.isfinite(loss):
             told = Outcome(None, self._worst_violation, failed=True)
         else:
-            told = Outcome(loss, (result or {})[wire.VIOLATION])
+            told = Outcome(loss, result[wire.VIOLATION])
         self._told[trial_id] = told
         self._searcher.tell(self._trials[trial_id][0], told)
 
