@@ -7,16 +7,14 @@ import time
 from acetune.coordinator import Coordinator
 from acetune.core.errors import ReportError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, as_measurement
-from acetune.engines.local import LocalEngine
+from acetune.engines.driver import Engine
 from acetune.engines.messages import Evaluate
 from acetune.found import FoundCheckpoint
 from acetune.listener import Listeners
 from acetune.result import read_result
 
 
-def check_after_run(
-    engine: LocalEngine, coordinator: Coordinator, wanted: int, at_once: int
-) -> None:
+def check_after_run(engine: Engine, coordinator: Coordinator, wanted: int, at_once: int) -> None:
     """Check trials from the best objective down until enough are feasible."""
     waiting = coordinator.shelf.waiting_for_check()
     history = coordinator.stopper.history
@@ -37,9 +35,7 @@ def check_after_run(
     coordinator.shelf.sweep()
 
 
-def confirm_best(
-    engine: LocalEngine, coordinator: Coordinator, top: int, listeners: Listeners
-) -> None:
+def confirm_best(engine: Engine, coordinator: Coordinator, top: int, listeners: Listeners) -> None:
     """Judge kept checkpoints on fresh data, best first, until one holds. Each use is recorded."""
     candidates = read_result(coordinator.store).candidates[:top]
     if candidates and all(found.checkpoint is None for found in candidates):
@@ -54,7 +50,7 @@ def confirm_best(
             return
 
 
-def _confirm_one(engine: LocalEngine, coordinator: Coordinator, found: FoundCheckpoint) -> bool:
+def _confirm_one(engine: Engine, coordinator: Coordinator, found: FoundCheckpoint) -> bool:
     goals = coordinator.goals
     result = engine.evaluate([Evaluate(str(found.checkpoint), confirm=True)])[0]
     if result is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
-from acetune.engines.local import Settings, available_cores, default_threads
+from acetune.engines.local import available_cores, default_threads
+from acetune.engines.ray_cluster import RayCluster
+from acetune.engines.settings import Settings
 from acetune.policies import ACE, Policy, parse_policy
 
 
@@ -89,3 +91,25 @@ def make_settings(
         stop_grace_s=stop_grace_s,
         max_failures=max_failures,
     )
+
+
+def make_cluster(
+    engine: str,
+    ray_address: str | None,
+    resources: Mapping[str, float] | None,
+    devices: Sequence[str | int],
+) -> RayCluster | None:
+    """The Ray cluster that the study runs on, not yet connected to; None: this machine."""
+    if engine == "ray":
+        if devices:
+            raise GoalError(
+                f"devices={devices!r} is for engine='local'; Ray gives out GPUs itself: ask for "
+                'them with resources={"gpu": 1}, or a part of one with {"gpu": 0.5}'
+            )
+        return RayCluster(ray_address, resources)
+    if engine != "local":
+        raise GoalError(f"engine must be 'local' or 'ray', got {engine!r}")
+    for name, value in (("ray_address", ray_address), ("resources", resources)):
+        if value is not None:
+            raise GoalError(f"{name}={value!r} needs engine='ray'")
+    return None

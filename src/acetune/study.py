@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-import json
+import contextlib
 import os
 import tempfile
-import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from acetune.confirmation import check_after_run, confirm_best
 from acetune.coordinator import Coordinator
-from acetune.core.errors import GoalError, StudyChangedError, StudyError
+from acetune.core.errors import GoalError, StudyError
 from acetune.core.goals import (
     Constraint,
     Goals,
@@ -26,25 +22,23 @@ from acetune.core.goals import (
 )
 from acetune.director import Director
 from acetune.display import make_progress
-from acetune.engines.local import LocalEngine
+from acetune.engines.agenda import Agenda
+from acetune.engines.driver import Engine
 from acetune.engines.messages import Work
-from acetune.engines.pool import pickle_work
+from acetune.engines.pool import Pool, pickle_work
 from acetune.engines.process import IN_WORKER
+from acetune.engines.sites import make_site
 from acetune.listener import Listeners, StudyCallback, StudyStatus
-from acetune.options import make_policy, make_settings, require_options
+from acetune.options import make_cluster, make_policy, make_settings, require_options
 from acetune.policies import Policy
-from acetune.queries import goals_to_json
 from acetune.result import StudyResult, read_result
 from acetune.searchers import Searcher, make_searcher
 from acetune.space import Dimension, Scalar, Space
 from acetune.stopper import Stopper
-from acetune.store import Store
+from acetune.study_file import CodeChangedWarning, describe_study, open_study, study_path
 from acetune.trial import Trial
-from acetune.versions import installed_versions
 
-
-class CodeChangedWarning(UserWarning):
-    """A study goes on with a training function that differs from the one it began with."""
+__all__ = ["CodeChangedWarning", "tune"]
 
 
 def tune(
@@ -65,6 +59,9 @@ def tune(
     workers: int | None = None,
     threads: int | None = None,
     devices: Sequence[str | int] = (),
+    engine: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
+    resources: Mapping[str, float] | None = None,
     retries: int = 0,
     report_timeout_s: float | None = None,
     stop_grace_s: float = 30.0,
@@ -105,6 +102,13 @@ def tune(
         Totals over all sessions of the study; at least one of them.
     workers, threads, devices:
         Worker processes (one a core by default), threads for each, and devices shared out.
+    engine:
+        ``"local"``: the workers are processes of this machine. ``"ray"``: they are actors of a Ray
+        cluster, by default as many as fit it now, with as many threads as CPUs.
+    ray_address, resources:
+        With Ray, the cluster (``"auto"`` or host:port; Ray that is initialised already is used as
+        it is, and without either a local one is started for the study), and what each worker
+        gets, such as ``{"cpu": 2, "gpu": 0.5}`` (one CPU by default).
     retries:
         How often a failed trial is tried again.
     report_timeout_s:
@@ -134,6 +138,7 @@ def tune(
     searched = Space(space)
     chosen = make_policy(policy)
     require_options(train, goals, chosen, confirm, confirm_top, keep_models)
+    cluster = make_cluster(engine, ray_address, resources, devices)
     settings = make_settings(
         workers,
         threads,
@@ -146,19 +151,6 @@ def tune(
         max_failures,
     )
     path = _study_path(study)
-    description = _describe(goals, on_config, chosen, searched, train)
-    description["settings"] = json.dumps(
-        {
-            "time_budget_s": time_budget_s,
-            "max_trials": max_trials,
-            "workers": settings.workers,
-            "searcher": searcher if isinstance(searcher, str) else type(searcher).__name__,
-            "seed": seed,
-            "confirm_top": confirm_top,
-            "keep_models": keep_models,
-            "source": _source_file(train),
-        }
-    )
     search = make_searcher(searcher, searched, points, seed)
     stopper = Stopper(
         objective=objective,
@@ -167,9 +159,31 @@ def tune(
         policy=chosen,
         confirm_top=confirm_top,
     )
-    code = pickle_work(Work(train, goals, chosen, confirm))
-    store = _open_study(path, description)
-    try:
+    work = Work(train, goals, chosen, confirm)
+    code = pickle_work(work, None if cluster is None else cluster.reduce)
+    with contextlib.ExitStack() as open_things:
+        if cluster is not None:
+            open_things.enter_context(cluster)
+            settings = replace(
+                settings, workers=workers or cluster.fits(), threads=threads or cluster.threads
+            )
+        described = {
+            "time_budget_s": time_budget_s,
+            "max_trials": max_trials,
+            "workers": settings.workers,
+            "engine": engine,
+            "resources": None if cluster is None else cluster.resources,
+            "searcher": searcher if isinstance(searcher, str) else type(searcher).__name__,
+            "seed": seed,
+            "confirm_top": confirm_top,
+            "keep_models": keep_models,
+            "source": _source_file(train),
+        }
+        description = describe_study(
+            goals, on_config, chosen, searched.describe(), described, code=[train]
+        )
+        store = open_study(path, description)
+        open_things.callback(store.close)
         coordinator = Coordinator(store, stopper, keep_models)
         with store.understanding():
             under_way = coordinator.load(retries)
@@ -179,104 +193,31 @@ def tune(
         director = Director(coordinator, search, searched, on_config)
         director.remind(under_way)
         listeners = Listeners([*([make_progress()] if progress else []), *callbacks])
-        engine = LocalEngine(
-            coordinator, director.suggest, director.tell, code, settings, listeners
-        )
-        status = StudyStatus(coordinator, time_budget_s, max_trials, engine.elapsed)
+        pool = Pool(make_site(cluster, code, store.files, settings), settings.workers)
+        agenda = Agenda(coordinator, director.suggest, director.tell, settings, listeners)
+        driver = Engine(coordinator, agenda, pool, settings, listeners)
+        status = StudyStatus(coordinator, time_budget_s, max_trials, driver.elapsed)
         listeners.call("on_start", status)
         if study is None:
             text = f"no study= was given: the study is kept in {path}, and cannot be resumed"
             listeners.call("on_notice", text)
-        with engine.signals():
+        with driver.signals():
             try:
-                engine.run(under_way)
+                driver.run(under_way)
                 if chosen.checks_after_run and goals.constraints:
-                    check_after_run(engine, coordinator, confirm_top, settings.workers)
-                if confirm is not None and not engine.interrupted:
-                    confirm_best(engine, coordinator, confirm_top, listeners)
+                    check_after_run(driver, coordinator, confirm_top, settings.workers)
+                if confirm is not None and not driver.interrupted:
+                    confirm_best(driver, coordinator, confirm_top, listeners)
             finally:
-                engine.close()
+                driver.close()
                 listeners.call("on_end")
             return read_result(store)
-    finally:
-        store.close()
-
-
-# -- the study file -------------------------------------------------------------------------------
 
 
 def _study_path(study: str | Path | None) -> Path:
     if study is None:
         return Path(tempfile.mkdtemp(prefix="acetune-")) / "study.db"
-    path = Path(study).resolve()  # whatever the caller or a trial makes the current folder
-    if path.is_dir():
-        raise GoalError(
-            f"study must be a file, and {str(path)!r} is a folder; give for example "
-            f"{str(path / 'study.db')!r}"
-        )
-    return path
-
-
-def _open_study(path: Path, description: Mapping[str, Any]) -> Store:
-    if not path.exists():
-        return Store.create(path, description)
-    store = Store.open(path)
-    try:
-        with store.understanding():
-            known = store.study()
-        for what in ("objective", "constraints", "policy", "space"):
-            if known[what] != description[what]:
-                raise StudyChangedError(
-                    f"the {what} in {path}: {known[what]}; in this call: {description[what]}. They "
-                    "must be the same for a study to go on; use another study file, or delete this "
-                    f"one: rm -r {path}*"
-                )
-        if known["code_hash"] != description["code_hash"]:
-            warnings.warn(
-                f"the training function or a check has changed since {path} was begun; its earlier "
-                "trials are compared with the new ones all the same",
-                CodeChangedWarning,
-                stacklevel=4,
-            )
-        with store.transaction():
-            store.set_settings(description["settings"], description["code_hash"])
-    except BaseException:
-        store.close()
-        raise
-    return store
-
-
-def _describe(
-    goals: Goals,
-    on_config: Sequence[Constraint],
-    policy: Policy,
-    space: Space,
-    train: Callable[..., object],
-) -> dict[str, Any]:
-    objective, constraints = goals_to_json(goals, on_config)
-    checks = [c.check for c in (*goals.constraints, *on_config) if c.check is not None]
-    return {
-        "objective": objective,
-        "constraints": constraints,
-        "policy": json.dumps({"name": type(policy).__name__, **policy.options()}),
-        "space": json.dumps(space.describe()),
-        "versions": json.dumps(installed_versions(("acetune", "optuna", "numpy"))),
-        "code_hash": _code_hash(train, *checks),
-        "created": time.time(),
-    }
-
-
-def _code_hash(*functions: Callable[..., object]) -> str:
-    """A hash of the functions' source, or of their byte code where there is none."""
-    found = hashlib.sha256()
-    for function in functions:
-        try:
-            text = inspect.getsource(function)
-        except (OSError, TypeError):
-            code = getattr(function, "__code__", None)
-            text = repr((code.co_code, code.co_names)) if code is not None else repr(type(function))
-        found.update(text.encode())
-    return found.hexdigest()[:16]
+    return study_path(study)
 
 
 def _source_file(train: Callable[..., object]) -> str | None:

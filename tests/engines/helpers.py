@@ -176,6 +176,23 @@ def output_of(process: subprocess.Popen[str]) -> str:
     return out
 
 
+def require_acknowledged(study: Path, acks: Path) -> int:
+    """Every report that returned in a worker is in the file, once and with its value."""
+    recorded = {
+        (row["trial"], row["attempt"], row["step"]): row["objective"]
+        for row in report_rows(study)
+        if row["kind"] == "step"
+    }
+    lines = read_lines(acks)
+    for trial, attempt, step, value, *_ in lines:
+        assert recorded[int(trial), int(attempt), int(step)] == float(value)
+    twice = rows(
+        study, "SELECT 1 FROM reports GROUP BY trial, attempt, step, kind HAVING count(*) > 1"
+    )
+    assert not twice
+    return len(lines)
+
+
 # -- decisions -----------------------------------------------------------------------------------
 
 
@@ -309,3 +326,62 @@ def by_hand(table: Sequence[Sequence[tuple[float, float]]]) -> Callable[[Trial],
 def g_of(model: tuple[int, int, float]) -> float:
     """The check that belongs to :func:`by_hand`."""
     return model[2]
+
+
+# -- studies that are killed ---------------------------------------------------------------------
+
+# arguments: study file, file of acknowledged reports, save or not, pause at each step, options
+DRIVER = """
+import json, os, random, sys, time
+import acetune
+from acetune import Constraint
+
+class InOrder(acetune.Searcher):
+    def ask(self, trial): return {"x": random.Random(trial).random()}
+    def tell(self, trial, outcome, params=None): pass
+    def add(self, trial, params, outcome): pass
+
+def train(trial):
+    x, state = trial.params["x"], 0
+    if trial.checkpoint is not None:
+        state = int((trial.checkpoint / "state").read_text())
+    for step in trial.steps(4 + trial.number % 5):
+        assert step == state + 1, (step, state)
+        time.sleep(PAUSE_S)
+        state = step
+        value = x + 1 / step
+        saving = {"checkpoint": lambda folder: (folder / "state").write_text(str(state))}
+        trial.report(value, model=(x, step), snapshot=tuple, **(saving if SAVE else {}))
+        log = os.open(ACKS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        line = f"{trial.number} {trial.attempt} {step} {value!r} {os.getpid()}\\n"
+        os.write(log, line.encode())
+        os.close(log)
+
+STUDY, ACKS, SAVE, PAUSE_S = sys.argv[1], sys.argv[2], sys.argv[3] == "save", float(sys.argv[4])
+result = acetune.tune(
+    train, {"x": acetune.uniform(0, 1)}, objective="loss", mode="min",
+    constraints=[Constraint("g", upper=0.9, check=lambda model: model[0] + model[1] / 20)],
+    searcher=InOrder(), study=STUDY, progress=False, **json.loads(sys.argv[5]),
+)
+print(result.best.trial)
+"""
+
+
+def require_whole(study: Path, acks: Path, trials: int, best: int) -> None:
+    """All trials of DRIVER ended once, with the reports that were acknowledged and no others."""
+    assert require_acknowledged(study, acks) >= trials
+    found = trial_rows(study)
+    assert sorted({row["trial"] for row in found}) == list(range(1, trials + 1))
+    for trial in range(1, trials + 1):
+        its = [row for row in found if row["trial"] == trial]
+        assert [row["attempt"] for row in its] == list(range(1, len(its) + 1))
+        assert its[-1]["state"] in ("finished", "stopped"), its[-1]["reason"]
+        assert {row["state"] for row in its[:-1]} <= {"interrupted"}
+    assert require_same_decisions(study, acetune.ACE()) >= trials
+    result = acetune.load(study)
+    assert result.best is not None and result.best.trial == best
+    x, step = result.best.load()
+    assert (x, step) == (result.best.params["x"], result.best.step)
+    assert x + step / 20 <= 0.9  # the limit of DRIVER
+    feasible = [row for row in report_rows(study) if row["stratum"] == "valid"]
+    assert result.best.value == min(row["checked_objective"] for row in feasible)

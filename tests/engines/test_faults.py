@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import multiprocessing
 import os
@@ -26,6 +27,7 @@ from acetune.link import Report
 from acetune.store import Store
 from engines.helpers import (
     DEADLINE_S,
+    DRIVER,
     Events,
     alive,
     append_line,
@@ -33,7 +35,9 @@ from engines.helpers import (
     output_of,
     read_lines,
     report_rows,
+    require_acknowledged,
     require_same_decisions,
+    require_whole,
     rows,
     script,
     states,
@@ -68,23 +72,6 @@ def bad_first(what: Callable[[Trial], object]) -> Callable[[Trial], None]:
             good(trial)
 
     return train
-
-
-def require_acknowledged(study: Path, acks: Path) -> int:
-    """Every report that returned in a worker is in the file, once and with its value."""
-    recorded = {
-        (row["trial"], row["attempt"], row["step"]): row["objective"]
-        for row in report_rows(study)
-        if row["kind"] == "step"
-    }
-    lines = read_lines(acks)
-    for trial, attempt, step, value, *_ in lines:
-        assert recorded[int(trial), int(attempt), int(step)] == float(value)
-    twice = rows(
-        study, "SELECT 1 FROM reports GROUP BY trial, attempt, step, kind HAVING count(*) > 1"
-    )
-    assert not twice
-    return len(lines)
 
 
 # -- SIGKILL of workers --------------------------------------------------------------------------
@@ -177,48 +164,14 @@ def test_the_best_model_survives_when_only_a_later_attempt_reported(study: Path)
 
 # -- SIGKILL of the driver -----------------------------------------------------------------------
 
-DRIVER = """
-import os, pathlib, random, sys, time
-import acetune
-from acetune import Constraint
-
-class InOrder(acetune.Searcher):
-    def ask(self, trial): return {"x": random.Random(trial).random()}
-    def tell(self, trial, outcome, params=None): pass
-    def add(self, trial, params, outcome): pass
-
-def train(trial):
-    x, state = trial.params["x"], 0
-    if trial.checkpoint is not None:
-        state = int((trial.checkpoint / "state").read_text())
-    for step in trial.steps(4 + trial.number % 5):
-        assert step == state + 1, (step, state)
-        time.sleep(0.004)
-        state = step
-        value = x + 1 / step
-        saving = {"checkpoint": lambda folder: (folder / "state").write_text(str(state))}
-        trial.report(value, model=(x, step), snapshot=tuple, **(saving if SAVE else {}))
-        log = os.open(ACKS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        line = f"{trial.number} {trial.attempt} {step} {value!r} {os.getpid()}\\n"
-        os.write(log, line.encode())
-        os.close(log)
-
-STUDY, ACKS, SAVE = sys.argv[1], sys.argv[2], sys.argv[3] == "save"
-result = acetune.tune(
-    train, {"x": acetune.uniform(0, 1)}, objective="loss", mode="min",
-    constraints=[Constraint("g", upper=0.9, check=lambda model: model[0] + model[1] / 20)],
-    searcher=InOrder(), max_trials=60, workers=2, study=STUDY, progress=False,
-)
-print(result.best.trial)
-"""
-
 
 @pytest.mark.parametrize("save", ["save", "nothing"])
 def test_driver_killed_at_random_moments(study: Path, tmp_path: Path, save: str) -> None:
     acks, path = tmp_path / "acks", tmp_path / "driver.py"
+    arguments = study, acks, save, 0.004, json.dumps({"max_trials": 60, "workers": 2})
     chance = random.Random(save)
     for _ in range(12):
-        with script(path, DRIVER, study, acks, save) as driver:
+        with script(path, DRIVER, *arguments) as driver:
             if chance.random() < 0.2:  # perhaps before the study exists
                 time.sleep(chance.uniform(0.0, 0.5))
             else:
@@ -229,27 +182,15 @@ def test_driver_killed_at_random_moments(study: Path, tmp_path: Path, save: str)
                 )
                 time.sleep(chance.uniform(0.0, 0.15))
             driver.send_signal(signal.SIGKILL)
-    with script(path, DRIVER, study, acks, save) as driver:
+    with script(path, DRIVER, *arguments) as driver:
         best = int(output_of(driver))
 
-    assert require_acknowledged(study, acks) >= 60
     workers = {int(line[-1]) for line in read_lines(acks)}
     wait_for(lambda: not any(map(alive, workers)), "the workers of killed drivers to end")
+    require_whole(study, acks, 60, best)
     found = trial_rows(study)
-    assert sorted({row["trial"] for row in found}) == list(range(1, 61))
-    for trial in range(1, 61):
-        its = [row for row in found if row["trial"] == trial]
-        assert [row["attempt"] for row in its] == list(range(1, len(its) + 1))
-        assert its[-1]["state"] in ("finished", "stopped")
-        assert {row["state"] for row in its[:-1]} <= {"interrupted"}
     assert any(row["attempt"] > 1 for row in found)
     assert any(row["resumed_from"] > 0 for row in found) == (save == "save")
-    assert require_same_decisions(study, ACE()) >= 60
-    result = acetune.load(study)
-    assert result.best is not None and result.best.trial == best
-    assert result.best.load() == (result.best.params["x"], result.best.step)
-    feasible = [row for row in report_rows(study) if row["stratum"] == "valid"]
-    assert result.best.value == min(row["checked_objective"] for row in feasible)
 
 
 # -- user code that fails ------------------------------------------------------------------------

@@ -81,14 +81,14 @@ def test_a_class_trainable(tmp_path: Path) -> None:
     grid = fit(
         trainables.Stepwise,
         tmp_path,
-        x=tune.grid_search(XS),
+        x=tune.grid_search(XS[:5]),
         scratch=str(tmp_path),
         fails=None,
         reuse_actors=False,
     )
     best = best_result(grid)
     assert best is not None
-    assert (best.config["x"], best.step) == best_of(XS, 6)
+    assert (best.config["x"], best.step) == best_of(XS[:5], 6)
     assert {row["state"] for row in rows(tmp_path, TRIALS)} == {"finished", "stopped"}
     # costs come from the clock, and waiting for the driver is not among them
     costs = [row["primary_cost_s"] for row in rows(tmp_path, REPORTS)]

@@ -14,13 +14,13 @@ from acetune.link import Reply, Report
 
 
 class Setup(NamedTuple):
-    """Once a worker: the user's code and where it runs."""
+    """Once a worker: where it runs."""
 
-    code: str  # the file with the pickled Work
     sys_path: list[str]
     files: str
     device: str | None
     threads: int
+    sees_files: bool = True  # whether ``files`` is the driver's own folder; if not, files are sent
 
 
 class Work(NamedTuple):
@@ -90,6 +90,19 @@ class Saved(NamedTuple):
     step: int
     path: str
     size: int
+    sent: bool = False  # it came in pieces just before this, and is still to be put on disk
+
+
+class Fetch(NamedTuple):
+    """* Send a folder of the driver's as pieces of a tar: the first one, or (None) the next."""
+
+    path: str | None
+
+
+class Piece(NamedTuple):
+    """A piece of a folder as a tar, to the driver or from it; an empty one is the end."""
+
+    data: bytes
 
 
 class Reported(NamedTuple):
@@ -149,6 +162,17 @@ def send(pipe: Connection, message: object) -> None:
         d, *rest = message
         plain = ("reply", d.stop, d.why, d.stratum, d.rank, d.of, d.step, d.number, *rest)
     pipe.send_bytes(pickle.dumps(plain, pickle.HIGHEST_PROTOCOL))
+
+
+def send_if_there(pipe: Connection | None, message: object) -> bool:
+    """Send a message to someone who may have gone; whether it went out."""
+    if pipe is None:
+        return False
+    try:
+        send(pipe, message)
+    except OSError:
+        return False
+    return True
 
 
 def receive(pipe: Connection) -> Any:

@@ -1,20 +1,25 @@
-"""A fixed number of places for worker processes: start them, listen to them, end them."""
+"""A fixed number of places for workers: start them, listen to them, end them.
+
+What varies is where workers live: a :class:`Site` starts them, as processes of this machine or as
+actors of a Ray cluster, and gives a :class:`Worker` to hold each of them by.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import selectors
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import cloudpickle
 
 from acetune.core.errors import StudyError, TrainingCodeError
-from acetune.engines.messages import AskGate, Ready, Setup, Work, receive
-from acetune.engines.process import WorkerProcess
+from acetune.engines.messages import AskGate, Notice, Ready, Work, receive
 from acetune.study_trial import StudyTrial
 
 _MAX_FAILED_STARTS = 3
@@ -26,12 +31,63 @@ class Died(NamedTuple):
     how: str
 
 
+class Worker(Protocol):
+    """A worker as the driver sees it."""
+
+    @property
+    def pipe(self) -> Connection | None:
+        """To the worker; None until it has connected."""
+
+    @property
+    def exit_handle(self) -> int | None:
+        """Becomes readable when the worker has ended, where there is such a thing."""
+
+    @property
+    def log(self) -> str:
+        """Where to read what it wrote outside of trials."""
+
+    def send(self, message: object) -> bool:
+        """Whether the message went out; a worker that has died is noticed elsewhere."""
+
+    def hung_up(self) -> bool:
+        """Its end of the pipe is closed. Whether it is known already how it ended."""
+
+    def exit_word(self) -> str | None:
+        """How it ended, in words, or None while it runs."""
+
+    def kill(self) -> None:
+        """End it and everything it has started, at once."""
+
+    def close(self) -> None:
+        """Say good-bye: the worker leaves when its pipe closes."""
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for a worker that was told good-bye; one that lingers is killed."""
+
+
+class Site(Protocol):
+    """Where workers live."""
+
+    @property
+    def bell(self) -> int | None:
+        """Becomes readable when a worker has connected, where they do so after their start."""
+
+    def start(self, index: int) -> Worker:
+        """Start a worker for the place of that number. It says Ready when it can work."""
+
+    def look(self) -> Iterable[tuple[Worker, Notice | None]]:
+        """Workers that have connected (None), or of which there is something to say."""
+
+    def close(self) -> None:
+        """No more workers are started."""
+
+
 @dataclass(slots=True)
 class Slot:
-    """A place for a worker process, and what it is doing."""
+    """A place for a worker, and what it is doing."""
 
     index: int
-    process: WorkerProcess | None = None
+    worker: Worker | None = None
     ready: bool = False
     trial: StudyTrial | None = None
     evaluating: int | None = None  # which of the models that are being evaluated
@@ -53,133 +109,151 @@ class Slot:
 
     def send(self, message: object) -> None:
         """Send to the worker, if it still lives; its death is noticed elsewhere."""
-        if self.process is not None:
-            self.process.send(message)
+        if self.worker is not None:
+            self.worker.send(message)
 
 
 class Pool:
-    """Worker processes in their places.
+    """Workers of a site in their places.
 
     Parameters
     ----------
-    code:
-        The user's code, pickled.
-    files:
-        Folder for what the workers write.
-    workers, threads, devices:
-        How many places, how many threads for each, and the devices that are shared out.
+    site:
+        Where they live; closed with the pool.
+    workers:
+        How many places.
     """
 
-    def __init__(
-        self, code: bytes, files: Path, workers: int, threads: int, devices: Sequence[str]
-    ) -> None:
-        self._files = files
-        files.mkdir(parents=True, exist_ok=True)
-        # through a file: a large one would fill the pipe, and the driver wait for slow starters
-        self._code = files / "code.pkl"
-        self._code.write_bytes(code)
-        self._threads, self._devices = threads, devices
+    def __init__(self, site: Site, workers: int) -> None:
+        self._site = site
         self.slots = [Slot(index) for index in range(workers)]
         self._selector = selectors.DefaultSelector()
+        if site.bell is not None:
+            self._selector.register(site.bell, selectors.EVENT_READ)
         self._failed_starts = 0
 
     @property
     def expecting(self) -> int:
         """How many workers are idle, or will be once they have started."""
-        return sum(slot.process is not None and not slot.busy for slot in self.slots)
+        return sum(slot.worker is not None and not slot.busy for slot in self.slots)
 
     def start(self, slot: Slot) -> None:
-        """Start a worker in an empty place. It says Ready when it can work."""
-        device = self._devices[slot.index % len(self._devices)] if self._devices else None
-        path = [entry or str(Path.cwd()) for entry in sys.path]
-        setup = Setup(str(self._code), path, str(self._files), device, self._threads)
-        slot.process = WorkerProcess(setup, self._log(slot))
-        self._selector.register(slot.process.pipe, selectors.EVENT_READ, slot)
-        if slot.process.exit_handle is not None:
-            self._selector.register(slot.process.exit_handle, selectors.EVENT_READ, slot)
+        """Start a worker in an empty place."""
+        slot.worker = self._site.start(slot.index)
+        for handle in (slot.worker.pipe, slot.worker.exit_handle):
+            if handle is not None:
+                self._selector.register(handle, selectors.EVENT_READ, slot)
 
     def wait(self, timeout_s: float) -> list[tuple[Slot, object]]:
         """What workers said, oldest first; a worker's death comes after its last words."""
         heard: list[tuple[Slot, object]] = []
         for key, _ in self._selector.select(timeout_s):
-            slot: Slot = key.data
-            process = slot.process
-            if process is None:
-                continue  # buried a moment ago
-            if key.fd != process.exit_handle:
-                heard += self._receive(slot, process)
+            slot: Slot | None = key.data
+            worker = None if slot is None else slot.worker
+            if slot is None or worker is None:
+                continue  # the bell, or a worker that was buried a moment ago
+            if key.fd != worker.exit_handle:
+                heard += self._receive(slot, worker)
             else:
-                heard += self._bury(slot, process)
-        for slot in self.slots:  # where there are no pidfds, look at each process
-            process = slot.process
-            if process is not None and process.exit_handle is None and process.exit_word():
-                heard += self._bury(slot, process)
+                heard += self._bury(slot, worker)
+        for worker, notice in self._site.look():
+            heard += self._look_at(worker, notice)
+        for slot in self.slots:  # where nothing tells the end of a worker, look at each
+            worker = slot.worker
+            if worker is not None and worker.exit_handle is None and worker.exit_word():
+                heard += self._bury(slot, worker)
         return heard
 
     def kill(self, slot: Slot) -> None:
         """End a worker at once, and whatever it has started."""
-        process = slot.process
-        if process is not None:
-            self._forget(slot, process)
-            process.kill()
+        worker = slot.worker
+        if worker is not None:
+            self._forget(slot, worker)
+            worker.kill()
 
     def close(self) -> None:
         """Say good-bye to all workers; those that linger are killed."""
-        living = [(slot, slot.process) for slot in self.slots if slot.process is not None]
-        for slot, process in living:
-            self._forget(slot, process)
-            process.close()
-        for _, process in living:
-            process.join(timeout_s=2.0)
+        living = [(slot, slot.worker) for slot in self.slots if slot.worker is not None]
+        for slot, worker in living:
+            self._forget(slot, worker)
+            worker.close()
+        for _, worker in living:
+            worker.join(timeout_s=2.0)
         self._selector.close()
+        self._site.close()
 
-    def _receive(self, slot: Slot, process: WorkerProcess) -> list[tuple[Slot, object]]:
+    def _look_at(self, worker: Worker, notice: Notice | None) -> list[tuple[Slot, object]]:
+        for slot in self.slots:
+            if slot.worker is worker:
+                if notice is not None:
+                    return [(slot, notice)]
+                assert worker.pipe is not None
+                self._selector.register(worker.pipe, selectors.EVENT_READ, slot)
+        return []
+
+    def _receive(self, slot: Slot, worker: Worker) -> list[tuple[Slot, object]]:
+        assert worker.pipe is not None
         try:
-            message = receive(process.pipe)
+            message = receive(worker.pipe)
         except (EOFError, OSError):
-            # the process is ending, or its code has closed the pipe: it is of no use any more
-            return self._bury(slot, process)
+            # the worker is ending, or its code has closed the pipe: it is of no use any more
+            self._unregister(worker.pipe)
+            return self._bury(slot, worker) if worker.hung_up() else []
         if isinstance(message, Ready):
             slot.ready = message.error is None
             self._failed_starts = 0
         return [(slot, message)]
 
-    def _bury(self, slot: Slot, process: WorkerProcess) -> list[tuple[Slot, object]]:
+    def _bury(self, slot: Slot, worker: Worker) -> list[tuple[Slot, object]]:
         heard: list[tuple[Slot, object]] = []
         with contextlib.suppress(EOFError, OSError):
-            while process.pipe.poll(0):
-                heard.append((slot, receive(process.pipe)))
+            while worker.pipe is not None and worker.pipe.poll(0):
+                heard.append((slot, receive(worker.pipe)))
         was_ready = slot.ready
-        self._forget(slot, process)
-        process.kill()
-        how = process.exit_word() or "ended"
+        self._forget(slot, worker)
+        worker.kill()
+        how = worker.exit_word() or "ended"
         if not was_ready:
             self._failed_starts += 1
             if self._failed_starts >= _MAX_FAILED_STARTS:
-                raise StudyError(
-                    f"worker processes end while starting ({how}); see {self._log(slot)}"
-                )
+                raise StudyError(f"worker processes end while starting ({how}); see {worker.log}")
         return [*heard, (slot, Died(how))]
 
-    def _forget(self, slot: Slot, process: WorkerProcess) -> None:
-        for handle in (process.pipe, process.exit_handle):
+    def _forget(self, slot: Slot, worker: Worker) -> None:
+        for handle in (worker.pipe, worker.exit_handle):
             if handle is not None:
-                with contextlib.suppress(KeyError, ValueError):
-                    self._selector.unregister(handle)
-        slot.process, slot.ready = None, False
+                self._unregister(handle)
+        slot.worker, slot.ready = None, False
 
-    def _log(self, slot: Slot) -> Path:
-        return self._files / f"worker-{slot.index}.log"
+    def _unregister(self, handle: Connection | int) -> None:
+        with contextlib.suppress(KeyError, ValueError, OSError):
+            self._selector.unregister(handle)
 
 
-def pickle_work(work: Work) -> bytes:
-    """The user's code as bytes, or an error that says what stands in the way."""
+def pickle_work(work: Work, reduce: Callable[[object], Any] | None = None) -> bytes:
+    """The user's code as bytes, or an error that says what stands in the way.
+
+    ``reduce`` may say how objects of the site's own kind are pickled; of others it says
+    NotImplemented.
+    """
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, found: object) -> Any:
+            reduced = NotImplemented if reduce is None else reduce(found)
+            return super().reducer_override(found) if reduced is NotImplemented else reduced
+
+    written = io.BytesIO()
     try:
-        blob: bytes = cloudpickle.dumps(work)
+        Pickler(written).dump(work)
     except Exception as error:
         raise TrainingCodeError(
             f"the training function or a check cannot be sent to a worker process: {error}; create "
             "locks, open files, connections and the like inside the function instead of using ones "
             "from outside"
         ) from error
-    return blob
+    return written.getvalue()
+
+
+def import_path() -> list[str]:
+    """Where this process finds modules; the current folder by its name."""
+    return [entry or str(Path.cwd()) for entry in sys.path]

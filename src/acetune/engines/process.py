@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from acetune.engines.messages import Setup, send
+from acetune.engines.messages import Setup, send_if_there
 
 # the thread pools that numerical libraries start on their own
 _THREAD_VARIABLES = (
@@ -25,16 +25,27 @@ _THREAD_VARIABLES = (
 )
 IN_WORKER = "ACETUNE_WORKER"  # set in the environment of every worker
 _CODE = (
-    "import sys; sys.path.insert(0, sys.argv[3]); "
-    "from acetune.engines.worker import main; main(int(sys.argv[1]), int(sys.argv[2]))"
+    "import sys; sys.path.insert(0, sys.argv[4]); "
+    "from acetune.engines.worker import main; main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
 )
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 class WorkerProcess:
-    """One process with its pipe. ``exit_handle`` becomes readable when the process has ended."""
+    """One process with its pipe. ``exit_handle`` becomes readable when the process has ended.
 
-    def __init__(self, setup: Setup, log: Path) -> None:
+    Parameters
+    ----------
+    setup:
+        Where it runs.
+    code:
+        The file with the user's code, pickled.
+    log:
+        For what is written outside of trials.
+    """
+
+    def __init__(self, setup: Setup, code: Path, log: Path) -> None:
+        self.log = str(log)
         ours, theirs = socket.socketpair()
         with theirs, log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -44,6 +55,7 @@ class WorkerProcess:
                     _CODE,
                     str(theirs.fileno()),
                     str(os.getpid()),
+                    str(code),
                     _PACKAGE_ROOT,
                 ],
                 pass_fds=[theirs.fileno()],
@@ -53,7 +65,7 @@ class WorkerProcess:
                 stderr=output,
                 start_new_session=True,
             )
-        self.pipe = Connection(ours.detach())
+        self.pipe: Connection = Connection(ours.detach())
         # a pidfd tells the death of the process itself; end-of-file on the pipe would wait for
         # every child that the training code has forked
         open_pidfd = getattr(os, "pidfd_open", None)
@@ -64,15 +76,15 @@ class WorkerProcess:
         self.send(setup)
 
     def send(self, message: object) -> bool:
-        """Whether the message went out; a worker that has died is noticed elsewhere."""
-        try:
-            send(self.pipe, message)
-        except OSError:
-            return False
-        return True
+        """See Worker."""
+        return send_if_there(self.pipe, message)
+
+    def hung_up(self) -> bool:
+        """See Worker."""
+        return True  # whatever state it is in: a kill ends it, and tells
 
     def exit_word(self) -> str | None:
-        """How the process ended, in words, or None while it runs."""
+        """See Worker."""
         code = self._process.poll()
         if code is None:
             return None
@@ -83,21 +95,21 @@ class WorkerProcess:
         return f"was killed by {name}{hint}"
 
     def kill(self) -> None:
-        """End the process and everything it has started, at once."""
+        """See Worker."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self.close()
 
     def close(self) -> None:
-        """Say good-bye: the worker leaves when its pipe closes."""
+        """See Worker."""
         self.pipe.close()
         if self.exit_handle is not None:
             os.close(self.exit_handle)
             self.exit_handle = None
 
     def join(self, timeout_s: float) -> None:
-        """Wait for a worker that was told good-bye; one that lingers is killed."""
+        """See Worker."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
         # also what it has forked and left behind
@@ -106,10 +118,13 @@ class WorkerProcess:
         self._process.wait()
 
 
+def worker_variables(threads: int) -> dict[str, str]:
+    """What is set in the environment of every worker, before it imports anything."""
+    return {IN_WORKER: "1", **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
+
+
 def _environment(base: Mapping[str, str], device: str | None, threads: int) -> dict[str, Any]:
-    env = {**base, IN_WORKER: "1"}
-    for name in _THREAD_VARIABLES:
-        env[name] = str(threads)
+    env = {**base, **worker_variables(threads)}
     if device is not None:
         env["CUDA_VISIBLE_DEVICES"] = _visible(device.removeprefix("cuda:"), base)
     return env

@@ -1,8 +1,9 @@
-"""A worker process: trains trials one after another and talks to the driver over a pipe.
+"""A worker: trains trials one after another and talks to the driver over a pipe.
 
-Started by the driver with a bare interpreter, so that user scripts need no ``__main__`` guard and
-notebooks work. It lives in a session of its own: Ctrl-C reaches the driver only, and killing the
-worker's group ends whatever the training code has forked.
+On one machine it is a process, started by the driver with a bare interpreter, so that user scripts
+need no ``__main__`` guard and notebooks work. It lives in a session of its own: Ctrl-C reaches the
+driver only, and killing the worker's group ends whatever the training code has forked. In a Ray
+cluster it is an actor (``ray_actor.py``), and the pipe a TCP connection.
 """
 
 from __future__ import annotations
@@ -15,132 +16,31 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from acetune.artifacts import copy_into, load_model, write_folder, write_model
+from acetune.artifacts import load_model
 from acetune.checking import evaluate
-from acetune.core.errors import ReportError, TrialStopped
+from acetune.core.errors import TrialStopped
 from acetune.engines.messages import (
-    AskGate,
-    Begin,
     Checking,
-    Declare,
     Done,
     Evaluate,
     Evaluated,
     Failed,
-    Finished,
-    Notice,
     Ready,
-    Refused,
-    Reported,
-    Saved,
     Setup,
     Start,
     Work,
     receive,
     send,
 )
-from acetune.link import Plan, Reply, Report
+from acetune.engines.pipe_link import DriverGone, PipeLink
+from acetune.engines.transfer import fetched
 from acetune.trial import Trial, TrialContext, synchronised_clock
 
 _PARENT_POLL_S = 0.5
-
-
-class DriverGone(BaseException):
-    """The other end of the pipe has closed: there is nobody to train for."""
-
-
-class PipeLink:
-    """The link of a trial whose engine is at the other end of a pipe."""
-
-    def __init__(self, pipe: Connection, files: Path, folder: Path) -> None:
-        self._pipe = pipe
-        self._files = files
-        self._folder = folder
-        self._warned = False
-
-    def _send(self, message: object) -> None:
-        try:
-            send(self._pipe, message)
-        except OSError:
-            raise DriverGone from None
-
-    def _ask(self, message: object) -> Any:
-        self._send(message)
-        try:
-            answer = receive(self._pipe)
-        except (EOFError, OSError):
-            raise DriverGone from None
-        if isinstance(answer, Refused):
-            raise ReportError(answer.error)
-        return answer
-
-    def begin(self, total_steps: int | None, startup_s: float) -> Plan:
-        """See Link."""
-        plan: Plan = self._ask(Begin(total_steps, startup_s))
-        return plan
-
-    def declare(self, total_steps: int) -> None:
-        """See Link."""
-        self._ask(Declare(total_steps))
-
-    def fresh_gate(self, report: Report) -> float:
-        """See Link."""
-        gate: float = self._ask(AskGate(report))
-        return gate
-
-    def checking(self, constraint: str | None) -> None:
-        """See Link."""
-        self._send(Checking(constraint))
-
-    def report(self, report: Report) -> Reply:
-        """See Link."""
-        reply: Reply = self._ask(Reported(report))
-        return reply
-
-    def finish(self, report: Report | None) -> None:
-        """See Link."""
-        self._ask(Finished(report))
-
-    def keep_model(self, step: int, model: object) -> None:
-        """See Link. A model that cannot be kept costs the model, not the trial."""
-        target = self._folder / f"model-{step:07d}"
-        try:
-            write_folder(target, lambda folder: write_model(folder, model))
-        except Exception as error:
-            if not self._warned:
-                self._warned = True
-                self._send(
-                    Notice(
-                        f"the model cannot be kept ({type(error).__name__}: {error}); give "
-                        "report(..., snapshot=function) that returns a path, or something that can "
-                        "be pickled"
-                    )
-                )
-            return
-        self._saved("model", step, target)
-
-    def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
-        """See Link."""
-        target = self._folder / f"resume-{step:07d}"
-        if isinstance(source, os.PathLike):
-            path = Path(source)
-            if not path.exists():
-                raise ReportError(f"checkpoint {str(path)!r} does not exist")
-            write_folder(target, lambda folder: copy_into(path, folder))
-        elif callable(source):
-            write_folder(target, source)
-        else:
-            raise ReportError(f"checkpoint must be a path or a function, got {source!r}")
-        self._saved("resume", step, target)
-
-    def _saved(self, kind: str, step: int, target: Path) -> None:
-        size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
-        self._send(Saved(kind, step, str(target.relative_to(self._files)), size))
 
 
 class Worker:
@@ -166,26 +66,11 @@ class Worker:
     def _train(self, start: Start) -> None:
         folder = self._files / f"trial-{start.number:05d}" / f"attempt-{start.attempt}"
         folder.mkdir(parents=True, exist_ok=True)
-        context = TrialContext(
-            number=start.number,
-            attempt=start.attempt,
-            params=start.params,
-            goals=self._work.goals,
-            policy=self._work.policy,
-            folder=folder,
-            checkpoint=None if start.checkpoint is None else Path(start.checkpoint),
-            progress=start.progress,
-            device=self._setup.device,
-            threads=self._setup.threads,
-        )
+        link = PipeLink(self._pipe, self._files, folder, self._setup.sees_files)
         with _output_to(folder / "log.txt"):
-            trial = Trial(context, PipeLink(self._pipe, self._files, folder))
             try:
-                # a stopped trial that went on, and saw TrialStopped, ends as any stopped trial
-                with contextlib.suppress(TrialStopped):
-                    self._work.train(trial)
-                self._end_if_forked(0)
-                trial.close()
+                with self._at_hand(start.checkpoint, link) as checkpoint:
+                    self._train_from(checkpoint, start, folder, link)
             except DriverGone:
                 raise
             except BaseException as error:
@@ -196,6 +81,37 @@ class Worker:
             else:
                 send(self._pipe, Done())
 
+    def _train_from(
+        self, checkpoint: Path | None, start: Start, folder: Path, link: PipeLink
+    ) -> None:
+        context = TrialContext(
+            number=start.number,
+            attempt=start.attempt,
+            params=start.params,
+            goals=self._work.goals,
+            policy=self._work.policy,
+            folder=folder,
+            checkpoint=checkpoint,
+            progress=start.progress,
+            device=self._setup.device,
+            threads=self._setup.threads,
+        )
+        trial = Trial(context, link)
+        # a stopped trial that went on, and saw TrialStopped, ends as any stopped trial
+        with contextlib.suppress(TrialStopped):
+            self._work.train(trial)
+        self._end_if_forked(0)
+        trial.close()
+
+    def _at_hand(
+        self, path: str | None, link: PipeLink
+    ) -> contextlib.AbstractContextManager[Path | None]:
+        """A folder of the driver's where training code can read it, for a while."""
+        if path is None or self._setup.sees_files:
+            return contextlib.nullcontext(None if path is None else Path(path))
+        found: contextlib.AbstractContextManager[Path] = fetched(path, link.fetch)
+        return found
+
     def _end_if_forked(self, status: object) -> None:
         """A child that the training code has forked comes back here too: it is not the worker."""
         if os.getpid() != self._pid:
@@ -204,19 +120,24 @@ class Worker:
             os._exit(status if isinstance(status, int) else int(status is not None))
 
     def _evaluate(self, task: Evaluate) -> Evaluated:
+        link = PipeLink(self._pipe, self._files, self._files, self._setup.sees_files)
         try:
-            model = load_model(Path(task.path))
-            if task.confirm:
-                return Evaluated(dict(self._work.confirm(model)), {})
-            goals = self._work.goals
-            checks = {c.name: c.check for c in goals.constraints}
-            pipe = self._pipe
-            measured, costs = evaluate(
-                goals, checks, model, synchronised_clock, lambda name: send(pipe, Checking(name))
-            )
-            return Evaluated(measured, costs)
+            with self._at_hand(task.path, link) as folder:
+                assert folder is not None
+                return self._evaluate_model(load_model(folder), task.confirm)
         except Exception as error:
             return Evaluated({}, {}, f"{type(error).__name__}: {error}")
+
+    def _evaluate_model(self, model: object, confirm: bool) -> Evaluated:
+        if confirm:
+            return Evaluated(dict(self._work.confirm(model)), {})
+        goals = self._work.goals
+        checks = {c.name: c.check for c in goals.constraints}
+        pipe = self._pipe
+        measured, costs = evaluate(
+            goals, checks, model, synchronised_clock, lambda name: send(pipe, Checking(name))
+        )
+        return Evaluated(measured, costs)
 
 
 @contextlib.contextmanager
@@ -245,15 +166,11 @@ def _die_with_parent(parent: int) -> None:
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-def main(descriptor: int, parent: int) -> None:
-    """Entry point of the process."""
-    threading.Thread(target=_die_with_parent, args=(parent,), daemon=True).start()
-    pipe = Connection(descriptor)
+def serve(pipe: Connection, setup: Setup, code: bytes) -> None:
+    """Load the user's code and work until the driver closes the pipe, or is gone."""
     try:
-        setup: Setup = receive(pipe)
-        sys.path[:] = setup.sys_path
         try:
-            work: Work = pickle.loads(Path(setup.code).read_bytes())
+            work: Work = pickle.loads(code)
         except Exception as error:
             send(pipe, Ready(f"{type(error).__name__}: {error}"))
             return
@@ -261,3 +178,15 @@ def main(descriptor: int, parent: int) -> None:
         Worker(pipe, setup, work).run()
     except (EOFError, BrokenPipeError, ConnectionResetError, DriverGone):
         return  # nobody is left to work for
+
+
+def main(descriptor: int, parent: int, code: str) -> None:
+    """Entry point of the process."""
+    threading.Thread(target=_die_with_parent, args=(parent,), daemon=True).start()
+    pipe = Connection(descriptor)
+    try:
+        setup: Setup = receive(pipe)
+    except (EOFError, ConnectionResetError):
+        return
+    sys.path[:] = setup.sys_path
+    serve(pipe, setup, Path(code).read_bytes())

@@ -1,0 +1,99 @@
+"""Which trial is tried next, and what becomes of those that end."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from acetune.coordinator import Coordinator
+from acetune.core.errors import StudyError
+from acetune.engines.pool import Slot
+from acetune.engines.settings import Settings
+from acetune.listener import Listeners
+from acetune.study_trial import StudyTrial
+
+
+class Agenda:
+    """New trials, and those to try again.
+
+    Parameters
+    ----------
+    coordinator:
+        Decides and remembers.
+    suggest:
+        Gives the next new trial, already recorded.
+    told:
+        Called with the number of a trial that has ended for good.
+    settings, listeners:
+        Budgets and limits, and who is told what happens.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        suggest: Callable[[], StudyTrial],
+        told: Callable[[int], None],
+        settings: Settings,
+        listeners: Listeners,
+    ) -> None:
+        self._coordinator, self._suggest, self._told = coordinator, suggest, told
+        self._settings, self._listeners = settings, listeners
+        self._again: deque[int] = deque()
+        self._failures = 0  # one after another
+
+    def try_again(self, trials: Iterable[int]) -> None:
+        """These come before new ones."""
+        self._again.extend(trials)
+
+    def left(self) -> int | None:
+        """How many trials wait to be started; None: no limit."""
+        limit = self._settings.max_trials
+        if limit is None:
+            return None
+        return len(self._again) + max(0, limit - len(self._coordinator.trials))
+
+    def next(self) -> StudyTrial:
+        """The trial to start now. To be called in a transaction."""
+        if self._again:
+            return self._coordinator.add_attempt(self._again.popleft())
+        return self._suggest()
+
+    def release(self, slot: Slot) -> None:
+        """The slot's trial is over: tell who wants to know, and free the slot."""
+        trial = slot.trial
+        assert trial is not None and trial.handle is not None
+        slot.trial = slot.check = slot.told_to_stop = slot.check_deadline = None
+        record = trial.handle.record
+        if record.state == "failed" and trial.failures <= self._settings.retries:
+            self._again.append(trial.number)
+        elif record.state != "interrupted":
+            self._told(trial.number)
+        self._listeners.call("on_trial_end", trial.number, record.state, record.reason)
+
+    def done(self, slot: Slot) -> None:
+        """The slot's training function has returned."""
+        self._failures = 0
+        self.release(slot)
+
+    def fail(self, slot: Slot, error: str, traceback: str | None = None) -> None:
+        """The slot's trial went wrong."""
+        trial = slot.trial
+        assert trial is not None
+        if trial.handle is not None and not trial.running:
+            # it had been stopped or had finished; what it did then does not change that
+            text = f"trial {trial.number} went wrong after its end: {error}"
+            self._listeners.call("on_notice", text)
+            self.release(slot)
+            return
+        self._coordinator.fail(trial, error, traceback)
+        self.count_failure(slot, trial, traceback or error)
+
+    def count_failure(self, slot: Slot, trial: StudyTrial, error: str) -> None:
+        """A trial has failed: too many of them one after another end the study."""
+        self._failures += 1
+        self.release(slot)
+        if self._failures >= self._settings.max_failures:
+            raise StudyError(
+                f"{self._failures} trials failed one after another, so the study was ended; the "
+                f"last one, trial {trial.number}, with:\n{error}"
+            )

@@ -1,0 +1,301 @@
+"""The driver of a study: one engine, wherever its workers live.
+
+The driver is one thread: it waits for messages, lets the coordinator decide, commits, and only then
+answers. Whatever happens to a worker (killed, hung, out of memory, its node gone) fails its trial,
+not the study.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from acetune.coordinator import Coordinator
+from acetune.core.decision import Action, Decision
+from acetune.core.errors import ReportError, TrainingCodeError
+from acetune.engines import messages as m
+from acetune.engines.agenda import Agenda
+from acetune.engines.guard import Guard
+from acetune.engines.notices import Notices
+from acetune.engines.pool import Died, Pool, Slot
+from acetune.engines.session import Interrupts, Session
+from acetune.engines.settings import Settings
+from acetune.engines.transfer import Parcels
+from acetune.link import Reply, Report
+from acetune.listener import Listeners
+from acetune.store import INTERRUPTED
+from acetune.study_trial import StudyTrial
+
+_TICK_S = 0.25
+
+
+@dataclass(slots=True)
+class _Closing:
+    """Why and since when no more trials are started."""
+
+    reason: str
+    since: float
+
+
+@dataclass(slots=True)
+class _Evaluation:
+    """Models to evaluate, and what came of it."""
+
+    tasks: deque[tuple[int, m.Evaluate]]
+    results: dict[int, m.Evaluated] = field(default_factory=dict)
+
+
+class Engine:
+    """Runs trials in the workers of a pool until the budget is spent.
+
+    Parameters
+    ----------
+    coordinator, agenda:
+        Who decides and remembers, and which trial is next.
+    pool:
+        The workers; closed with the engine.
+    settings, listeners:
+        Limits on the run, and who is told what happens.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        agenda: Agenda,
+        pool: Pool,
+        settings: Settings,
+        listeners: Listeners,
+    ) -> None:
+        self._coordinator, self._store = coordinator, coordinator.store
+        self._settings, self._listeners = settings, listeners
+        self._pool, self._agenda = pool, agenda
+        self._notices = Notices(listeners, coordinator.goals)
+        self._parcels = Parcels(self._store.files)
+        self._guard = Guard(coordinator, pool, agenda, self._notices, settings, self._lost)
+        self._session = Session(self._store)
+        self._interrupts = Interrupts()
+        self._closing: _Closing | None = None
+        self._evaluation: _Evaluation | None = None
+        coordinator.stopper.on_repeat = self._notices.say
+
+    # -- the study -------------------------------------------------------------------------------
+
+    def elapsed(self) -> float:
+        """Seconds this study has searched, earlier sessions included."""
+        return self._session.elapsed()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user ended the study."""
+        return self._interrupts.count > 0
+
+    def signals(self) -> contextlib.AbstractContextManager[None]:
+        """Within this, Ctrl-C once ends the study cleanly, twice at once."""
+        return self._interrupts.caught()
+
+    def run(self, under_way: Sequence[int] = ()) -> None:
+        """Run trials until the budget is spent, the user interrupts, or nothing is left to do.
+
+        ``under_way`` are trials of an earlier session that are to be tried again.
+        """
+        self._agenda.try_again(under_way)
+        self._session.begin()
+        spent = self._settings.time_budget_s is not None and (
+            self.elapsed() >= self._settings.time_budget_s
+        )
+        if spent or self._agenda.left() == 0:
+            text = "nothing left to do: the budget is spent; raise time_budget_s or max_trials"
+            self._notices.say(text)
+        self._loop(self._agenda.left)
+        self._session.end("all trials are done" if self._closing is None else self._closing.reason)
+
+    def evaluate(self, tasks: Sequence[m.Evaluate]) -> list[m.Evaluated | None]:
+        """Evaluate kept models, in parallel; None stands for those cut off by the user."""
+        self._evaluation = evaluation = _Evaluation(deque(enumerate(tasks)))
+        if not self.interrupted:
+            self._closing = None
+            self._loop(lambda: len(evaluation.tasks))
+        self._evaluation = None
+        return [evaluation.results.get(index) for index in range(len(tasks))]
+
+    def close(self) -> None:
+        """End all workers. Trials that an error has left running can go on in another session."""
+        try:
+            for slot in self._pool.slots:
+                if slot.busy:
+                    self._guard.cut_off(slot, "the study was ended")
+            self._coordinator.shelf.sweep()
+        finally:
+            self._parcels.close()
+            self._pool.close()
+
+    # -- the loop --------------------------------------------------------------------------------
+
+    def _loop(self, left: Callable[[], int | None]) -> None:
+        """Work until nothing is ``left`` (how many tasks wait; None is endless) or it closes."""
+        while True:
+            self._look_at_the_clock()
+            if self._closing is None:
+                self._assign(left)
+            if not any(slot.busy for slot in self._pool.slots) and (
+                self._closing is not None or left() == 0
+            ):
+                break
+            self._listen()
+            for slot in self._pool.slots:
+                if slot.worker is not None and slot.busy:
+                    self._guard.enforce_deadlines(slot)
+            self._session.beat()
+            self._listeners.tick()
+        self._session.beat(at_once=True)
+
+    def _look_at_the_clock(self) -> None:
+        """Begin to close when the budget is spent or the user says so; end what does not end."""
+        now, budget = time.monotonic(), self._settings.time_budget_s
+        if self._closing is None:
+            if self.interrupted:
+                self._notices.say("interrupted: ending cleanly, press Ctrl-C again to stop at once")
+                self._closing = _Closing(INTERRUPTED, now)
+            elif self._evaluation is None and budget is not None and self.elapsed() >= budget:
+                self._closing = _Closing("the time budget is spent", now)
+            else:
+                return
+            self._session.end_search()
+        at_once = self._interrupts.count > 1
+        if at_once or now > self._closing.since + self._settings.stop_grace_s:
+            for slot in self._pool.slots:
+                if slot.busy:
+                    self._guard.cut_off(slot, self._closing.reason)
+
+    def _assign(self, left: Callable[[], int | None]) -> None:
+        """Give idle workers something to do, and start workers where there is work for them."""
+        for slot in self._pool.slots:
+            count = left()
+            if slot.worker is None:
+                if count is None or count > self._pool.expecting:
+                    self._pool.start(slot)
+            elif slot.idle and (count is None or count > 0):
+                self._parcels.drop(slot.index)
+                if self._evaluation is None:
+                    self._assign_trial(slot)
+                else:
+                    slot.evaluating, task = self._evaluation.tasks.popleft()
+                    slot.send(task)
+
+    def _assign_trial(self, slot: Slot) -> None:
+        with self._store.transaction():
+            trial = self._agenda.next()
+        slot.trial, slot.last_heard = trial, time.monotonic()
+        checkpoint = None if trial.checkpoint is None else str(trial.checkpoint.resolve())
+        progress = self._coordinator.progress(trial)
+        slot.send(m.Start(trial.number, trial.attempt, trial.params, checkpoint, progress))
+        self._listeners.call("on_trial_start", trial.number, trial.attempt, trial.params)
+
+    def _listen(self) -> None:
+        """Take what workers say; all answers go out after one commit."""
+        answers: list[tuple[Slot, object]] = []
+        heard = self._pool.wait(_TICK_S)
+        if not heard:
+            return
+        now = time.monotonic()
+        with self._store.transaction():
+            for slot, message in heard:
+                slot.last_heard, slot.check_deadline = now, None
+                try:
+                    answer = self._handle(slot, message)
+                except ReportError as error:
+                    answer = m.Refused(str(error))
+                if answer is not None:
+                    answers.append((slot, answer))
+        for slot, answer in answers:
+            slot.send(answer)
+        self._coordinator.shelf.sweep()
+
+    # -- what workers say ------------------------------------------------------------------------
+
+    def _handle(self, slot: Slot, message: object) -> object | None:
+        """Act on one message; returns what the worker waits for, or None."""
+        if isinstance(message, m.Checking):
+            if message.constraint is not None:
+                self._guard.check_begins(slot, message.constraint)
+        elif isinstance(message, m.Notice):
+            self._notices.once(message.text)
+        elif isinstance(message, Died):
+            self._lost(slot, f"its worker process {message.how}")
+        elif isinstance(message, m.Piece):
+            self._parcels.add(slot.index, message.data)
+        elif isinstance(message, m.Fetch):
+            return self._parcels.next_piece(slot.index, message.path)
+        elif slot.trial is not None:
+            return self._handle_trial(slot, slot.trial, message)
+        elif isinstance(message, m.Evaluated):
+            self._evaluated(slot, message)
+        elif isinstance(message, m.Ready) and message.error is not None:
+            raise TrainingCodeError(
+                f"a worker process could not load the training function: {message.error}; "
+                "modules it uses must be importable from the folder the study runs in"
+            )
+        return None
+
+    def _handle_trial(self, slot: Slot, trial: StudyTrial, message: object) -> object | None:
+        coordinator = self._coordinator
+        if isinstance(message, m.Reported):
+            return self._take_report(slot, trial, message.report)
+        if isinstance(message, m.AskGate):
+            slot.check = message
+            return coordinator.gate
+        if isinstance(message, m.Begin):
+            return coordinator.begin(trial, message.total_steps, message.startup_s)
+        if isinstance(message, m.Declare):
+            coordinator.declare(trial, message.total_steps)
+            return True
+        if isinstance(message, m.Saved):
+            self._take_files(slot, trial, message)
+        elif isinstance(message, m.Finished):
+            coordinator.finish(trial, message.report)
+            return True
+        elif isinstance(message, m.Done):
+            self._agenda.done(slot)
+        elif isinstance(message, m.Failed):
+            self._agenda.fail(slot, message.error, message.traceback)
+        return None
+
+    def _take_report(self, slot: Slot, trial: StudyTrial, report: Report) -> Reply:
+        reply = self._coordinator.report(trial, report)
+        slot.check = None
+        self._notices.reported(trial.number, report, reply.decision)
+        self._notices.look_at_checks(trial, report)
+        if self._closing is not None and trial.running:
+            self._coordinator.interrupt(trial, self._closing.reason)
+            decision = Decision(Action.STOP, self._closing.reason, step=report.step)
+            reply = reply._replace(stop=True, ended=True, decision=decision)
+        if reply.stop:
+            slot.told_to_stop = time.monotonic()
+        return reply
+
+    def _take_files(self, slot: Slot, trial: StudyTrial, saved: m.Saved) -> None:
+        """A model or a checkpoint lies on disk, or has come in pieces and is put there now."""
+        if saved.sent:
+            error = self._parcels.unpack(slot.index, saved.path)
+            if error is not None:
+                what = f"a {'model' if saved.kind == 'model' else 'checkpoint'} that a worker sent"
+                self._notices.once(f"{what} cannot be kept: {error}", about=("parcel", error))
+                return
+        shelf = self._coordinator.shelf
+        add = shelf.add_model if saved.kind == "model" else shelf.add_checkpoint
+        add(trial, saved.step, saved.path, saved.size)
+
+    def _evaluated(self, slot: Slot, result: m.Evaluated) -> None:
+        assert self._evaluation is not None and slot.evaluating is not None
+        self._evaluation.results[slot.evaluating] = result
+        slot.evaluating = slot.check_deadline = None
+
+    def _lost(self, slot: Slot, error: str) -> None:
+        """A worker is gone: so is what it was doing."""
+        if slot.trial is not None:
+            self._agenda.fail(slot, error)
+        elif slot.evaluating is not None:
+            self._evaluated(slot, m.Evaluated({}, {}, error))

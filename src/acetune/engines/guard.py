@@ -1,0 +1,85 @@
+"""Workers that hang or must go: what is waited for how long, and what follows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from acetune.coordinator import Coordinator
+from acetune.core.goals import FailedCheck
+from acetune.engines.agenda import Agenda
+from acetune.engines.notices import Notices
+from acetune.engines.pool import Pool, Slot
+from acetune.engines.settings import Settings
+
+
+class Guard:
+    """Ends workers that outrun a limit. ``lost`` is called for one that is gone, with the why."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        pool: Pool,
+        agenda: Agenda,
+        notices: Notices,
+        settings: Settings,
+        lost: Callable[[Slot, str], None],
+    ) -> None:
+        self._coordinator, self._pool, self._agenda = coordinator, pool, agenda
+        self._notices, self._settings, self._lost = notices, settings, lost
+        self._timeouts = {c.name: c.timeout_s for c in coordinator.goals.constraints}
+
+    def check_begins(self, slot: Slot, constraint: str) -> None:
+        """A check with a timeout begins now."""
+        timeout = self._timeouts[constraint]
+        assert timeout is not None  # workers announce only checks that have one
+        slot.checking = constraint
+        slot.check_deadline = slot.last_heard + timeout
+
+    def cut_off(self, slot: Slot, reason: str) -> None:
+        """End a worker because the study ends, or because its trial has ended and it goes on."""
+        self._pool.kill(slot)
+        with self._coordinator.store.transaction():
+            if slot.trial is not None:
+                self._coordinator.interrupt(slot.trial, reason)
+                self._agenda.release(slot)
+        slot.evaluating = slot.check_deadline = None
+
+    def enforce_deadlines(self, slot: Slot) -> None:
+        """End the slot's worker if what it does takes too long."""
+        now, silence = time.monotonic(), self._settings.report_timeout_s
+        if slot.check_deadline is not None and now > slot.check_deadline:
+            self._end_check(slot)
+        elif slot.told_to_stop is not None:
+            if slot.trial and now > slot.told_to_stop + self._settings.stop_grace_s:
+                text = (
+                    f"trial {slot.trial.number} did not end within "
+                    f"{self._settings.stop_grace_s:g} s of being stopped, so its worker was "
+                    "ended; leave the loop when trial.should_stop is true"
+                )
+                self._notices.say(text)
+                self.cut_off(slot, text)
+        elif silence is not None and slot.trial and now > slot.last_heard + silence:
+            self._pool.kill(slot)
+            with self._coordinator.store.transaction():
+                self._lost(slot, f"no report for {silence:g} s (report_timeout_s)")
+
+    def _end_check(self, slot: Slot) -> None:
+        """A check has outrun its timeout: a failed check, and the end of its trial."""
+        timeout = self._timeouts[slot.checking]
+        error = f"the check of {slot.checking!r} outran its timeout of {timeout:g} s"
+        self._pool.kill(slot)
+        asked, trial = slot.check, slot.trial
+        with self._coordinator.store.transaction():
+            if trial is not None and asked is not None:
+                assert trial.handle is not None and timeout is not None
+                failed: dict[str, Any] = dict.fromkeys(self._timeouts, FailedCheck(error))
+                costs = {slot.checking: timeout}
+                report = asked.report._replace(measured=failed, check_cost_s=costs)
+                decision = self._coordinator.fail_check(trial, report, error)
+                if decision is not None:
+                    self._notices.reported(trial.number, report, decision)
+                self._agenda.count_failure(slot, trial, error)
+            else:
+                self._lost(slot, error)

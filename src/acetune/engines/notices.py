@@ -1,0 +1,49 @@
+"""What the user should know while a study runs, said once."""
+
+from __future__ import annotations
+
+from acetune.core.decision import Decision
+from acetune.core.goals import FailedCheck, Goals
+from acetune.link import Report
+from acetune.listener import Listeners
+from acetune.study_trial import StudyTrial
+
+
+class Notices:
+    """Tells the listeners."""
+
+    def __init__(self, listeners: Listeners, goals: Goals) -> None:
+        self._listeners, self._goals = listeners, goals
+        self._said: set[object] = set()
+
+    def say(self, text: str) -> None:
+        """Say it now."""
+        self._listeners.call("on_notice", text)
+
+    def once(self, text: str, about: object = None) -> None:
+        """Say it unless it, or something else about the same, was said before."""
+        about = about or text
+        if about not in self._said:
+            self._said.add(about)
+            self.say(text)
+
+    def reported(self, trial: int, report: Report, decision: Decision) -> None:
+        """A report was taken and decided on."""
+        self._listeners.call("on_report", trial, report, decision)
+
+    def look_at_checks(self, trial: StudyTrial, report: Report) -> None:
+        """Say once what is wrong with the check of a constraint."""
+        for constraint in self._goals.constraints if report.measured else ():
+            found = (report.measured or {})[constraint.name]
+            if isinstance(found, FailedCheck):
+                self.once(
+                    f"the check of {constraint.name!r} failed in trial {trial.number} at step "
+                    f"{report.step}: {found.error}; such a checkpoint counts as invalid",
+                    about=("failed", constraint.name),
+                )
+            elif constraint.margin_se and not found.stderr:
+                self.once(
+                    f"margin_se of {constraint.name!r} has no effect: its check gives no standard "
+                    "error; return acetune.Estimate(value, stderr)",
+                    about=("margin", constraint.name),
+                )

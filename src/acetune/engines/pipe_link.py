@@ -1,0 +1,143 @@
+"""A trial's link to its driver, over a pipe."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from acetune.artifacts import copy_into, write_folder, write_model
+from acetune.core.errors import ReportError
+from acetune.engines.messages import (
+    AskGate,
+    Begin,
+    Checking,
+    Declare,
+    Fetch,
+    Finished,
+    Notice,
+    Piece,
+    Refused,
+    Reported,
+    Saved,
+    receive,
+    send,
+)
+from acetune.engines.transfer import pack
+from acetune.link import Plan, Reply, Report
+
+
+class DriverGone(BaseException):
+    """The other end of the pipe has closed: there is nobody to train for."""
+
+
+class PipeLink:
+    """The link of a trial whose engine is at the other end of a pipe.
+
+    Parameters
+    ----------
+    pipe:
+        To the driver.
+    files, folder:
+        The folder of the study, and in it that of the trial.
+    sees_files:
+        Whether that is the driver's folder too; if not, what is kept is sent there.
+    """
+
+    def __init__(self, pipe: Connection, files: Path, folder: Path, sees_files: bool) -> None:
+        self._pipe = pipe
+        self._files = files
+        self._folder = folder
+        self._sees_files = sees_files
+        self._warned = False
+
+    def _send(self, message: object) -> None:
+        try:
+            send(self._pipe, message)
+        except OSError:
+            raise DriverGone from None
+
+    def _ask(self, message: object) -> Any:
+        self._send(message)
+        try:
+            answer = receive(self._pipe)
+        except (EOFError, OSError):
+            raise DriverGone from None
+        if isinstance(answer, Refused):
+            raise ReportError(answer.error)
+        return answer
+
+    def fetch(self, path: str | None) -> bytes:
+        """A piece of a folder that the driver has: the first one, or (None) the next."""
+        piece: Piece = self._ask(Fetch(path))
+        return piece.data
+
+    def begin(self, total_steps: int | None, startup_s: float) -> Plan:
+        """See Link."""
+        plan: Plan = self._ask(Begin(total_steps, startup_s))
+        return plan
+
+    def declare(self, total_steps: int) -> None:
+        """See Link."""
+        self._ask(Declare(total_steps))
+
+    def fresh_gate(self, report: Report) -> float:
+        """See Link."""
+        gate: float = self._ask(AskGate(report))
+        return gate
+
+    def checking(self, constraint: str | None) -> None:
+        """See Link."""
+        self._send(Checking(constraint))
+
+    def report(self, report: Report) -> Reply:
+        """See Link."""
+        reply: Reply = self._ask(Reported(report))
+        return reply
+
+    def finish(self, report: Report | None) -> None:
+        """See Link."""
+        self._ask(Finished(report))
+
+    def keep_model(self, step: int, model: object) -> None:
+        """See Link. A model that cannot be kept costs the model, not the trial."""
+        target = self._folder / f"model-{step:07d}"
+        try:
+            write_folder(target, lambda folder: write_model(folder, model))
+        except Exception as error:
+            if not self._warned:
+                self._warned = True
+                self._send(
+                    Notice(
+                        f"the model cannot be kept ({type(error).__name__}: {error}); give "
+                        "report(..., snapshot=function) that returns a path, or something that can "
+                        "be pickled"
+                    )
+                )
+            return
+        self._saved("model", step, target)
+
+    def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
+        """See Link."""
+        target = self._folder / f"resume-{step:07d}"
+        if isinstance(source, os.PathLike):
+            path = Path(source)
+            if not path.exists():
+                raise ReportError(f"checkpoint {str(path)!r} does not exist")
+            write_folder(target, lambda folder: copy_into(path, folder))
+        elif callable(source):
+            write_folder(target, source)
+        else:
+            raise ReportError(f"checkpoint must be a path or a function, got {source!r}")
+        self._saved("resume", step, target)
+
+    def _saved(self, kind: str, step: int, target: Path) -> None:
+        size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
+        if not self._sees_files:
+            pack(target, lambda data: self._send(Piece(data)))
+            shutil.rmtree(target, ignore_errors=True)  # which to keep is decided where they lie
+        path = str(target.relative_to(self._files))
+        self._send(Saved(kind, step, path, size, sent=not self._sees_files))

@@ -1,0 +1,81 @@
+"""One run of the driver: how long it ran and searched, and whether the user wants it to end."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import time
+from collections.abc import Iterator
+
+from acetune.store import Store
+
+
+class Session:
+    """Keeps the account of time in the study file, so that the budget holds over resumes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._earlier_s = store.searched()
+        self._began = time.monotonic()
+        self._search_ended: float | None = None
+        self._number = 0
+        self._last_beat = 0.0
+
+    def begin(self) -> None:
+        """Enter the session in the study file."""
+        with self._store.transaction():
+            self._number = self._store.add_session(time.time(), socket.gethostname())
+
+    def elapsed(self) -> float:
+        """Seconds this study has searched, earlier sessions included."""
+        return self._earlier_s + self._search_s()
+
+    def _search_s(self) -> float:
+        end = time.monotonic() if self._search_ended is None else self._search_ended
+        return end - self._began
+
+    def end_search(self) -> None:
+        """What follows does not count against the budget."""
+        self._search_ended = self._search_ended or time.monotonic()
+
+    def end(self, why: str) -> None:
+        """The search has ended in good order."""
+        self.end_search()
+        with self._store.transaction():
+            self._store.end_session(self._number, why)
+
+    def beat(self, at_once: bool = False) -> None:
+        """Note how long the session has run, once a second."""
+        moment = time.monotonic()
+        if self._number and (at_once or moment - self._last_beat > 1.0):
+            self._last_beat = moment
+            with self._store.transaction():
+                self._store.beat(self._number, moment - self._began, self._search_s())
+
+
+class Interrupts:
+    """Counts how often the user has asked the study to end."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @contextlib.contextmanager
+    def caught(self) -> Iterator[None]:
+        """Ctrl-C once ends the study cleanly, twice at once. Only possible in the main thread."""
+
+        def interrupt(_signal: int, _frame: object) -> None:
+            self.count += 1
+            if self.count > 2:  # the driver does not come round to looking: get it out
+                raise KeyboardInterrupt
+
+        before = {}
+        # in another thread the application has its own way to be interrupted
+        with contextlib.suppress(ValueError):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                before[number] = signal.signal(number, interrupt)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

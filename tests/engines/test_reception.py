@@ -1,0 +1,96 @@
+"""Only workers that were given the key get in."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+
+import pytest
+
+from acetune.engines import reception as module
+from acetune.engines.reception import Pass, Reception, enter
+from engines.helpers import wait_for
+
+
+@pytest.fixture
+def reception() -> Iterator[Reception]:
+    with contextlib.closing(Reception("127.0.0.1")) as opened:
+        yield opened
+
+
+def come_in(reception: Reception) -> list[tuple[bytes, Connection]]:
+    """Who comes in, once the bell has rung."""
+    assert select.select([reception.bell], [], [], 10.0)[0]
+    return reception.collect()
+
+
+def entering(card: Pass) -> threading.Thread:
+    """A worker that comes, says hello and listens."""
+
+    def worker() -> None:
+        with contextlib.closing(enter(card)) as pipe:
+            pipe.send("hello")
+            assert pipe.recv() == "good-bye"
+
+    thread = threading.Thread(target=worker)
+    thread.start()
+    return thread
+
+
+def test_a_worker_comes_in_and_is_known_by_its_token(reception: Reception) -> None:
+    cards = [reception.new_pass(), reception.new_pass()]
+    workers = [entering(card) for card in cards]
+    come: list[tuple[bytes, Connection]] = []
+    wait_for(lambda: come.extend(reception.collect()) or len(come) == 2, "both")
+    assert {token for token, _ in come} == {card.token for card in cards}
+    for _, pipe in come:
+        assert pipe.recv() == "hello"
+        pipe.send("good-bye")
+        pipe.close()
+    for worker in workers:
+        worker.join()
+
+
+def test_strangers_do_not_get_in_and_keep_nobody_waiting(
+    reception: Reception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_HANDSHAKE_S", 1)
+    card = reception.new_pass()
+    with (
+        socket.create_connection(card.address) as silent,
+        socket.create_connection(card.address) as noisy,
+    ):
+        noisy.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 10)
+        with pytest.raises(Exception, match="digest"):
+            enter(card._replace(key=b"guessed"))
+        worker = entering(card)
+        ((token, pipe),) = come_in(reception)
+        assert token == card.token
+        pipe.send("good-bye")
+        worker.join()
+        pipe.close()
+        for stranger in (silent, noisy):  # sent away once their time is up
+            stranger.settimeout(10)
+            with contextlib.suppress(ConnectionResetError):
+                while stranger.recv(4096):
+                    pass
+    assert reception.collect() == []
+
+
+def test_the_key_is_not_shown(reception: Reception) -> None:
+    card = reception.new_pass()
+    with contextlib.closing(Reception("127.0.0.1")) as other:
+        assert len(card.key) == 32 and card.key != other.new_pass().key
+    assert repr(card.key) not in repr(card) and repr(card.token) not in repr(card)
+
+
+def test_nobody_is_taken_after_closing() -> None:
+    reception = Reception("127.0.0.1")
+    card = reception.new_pass()
+    reception.close()
+    with pytest.raises(OSError):
+        enter(card)
