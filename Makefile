@@ -9,7 +9,7 @@ help:
 	@echo "make demo    tune LightGBM under a fairness limit (about a minute)"
 	@echo "make test    linters, types, import rules and all tests"
 	@echo "make lint    the first three of these"
-	@echo "make bench   the benchmarks, side by side with peers (about 20 minutes)"
+	@echo "make bench   the benchmarks, side by side with peers (about 40 minutes)"
 
 demo: $(VENV)/.demo
 	$(BIN)/acetune demo
@@ -30,6 +30,8 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/decision_cost.py
 	$(BIN)/python benchmarks/engine_overhead.py
+	$(BIN)/python benchmarks/ray_overhead.py
+	$(BIN)/python benchmarks/optuna_overhead.py
 	$(BIN)/python benchmarks/replay_speed.py
 
 clean:

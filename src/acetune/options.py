@@ -9,18 +9,7 @@ from acetune.core.goals import Goals
 from acetune.engines.local import available_cores, default_threads
 from acetune.engines.ray_cluster import RayCluster
 from acetune.engines.settings import Settings
-from acetune.policies import ACE, Policy, parse_policy
-
-
-def make_policy(policy: Policy | str | None) -> Policy:
-    """A policy by its name, the default, or the given one."""
-    if policy is None:
-        return ACE()
-    if isinstance(policy, str):
-        return parse_policy(policy)
-    if not isinstance(policy, Policy):
-        raise GoalError(f"policy must be a policy or its name, got {policy!r}")
-    return policy
+from acetune.policies import Policy
 
 
 def require_options(

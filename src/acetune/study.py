@@ -29,8 +29,8 @@ from acetune.engines.pool import Pool, pickle_work
 from acetune.engines.process import IN_WORKER
 from acetune.engines.sites import make_site
 from acetune.listener import Listeners, StudyCallback, StudyStatus
-from acetune.options import make_cluster, make_policy, make_settings, require_options
-from acetune.policies import Policy
+from acetune.options import make_cluster, make_settings, require_options
+from acetune.policies import Policy, make_policy
 from acetune.result import StudyResult, read_result
 from acetune.searchers import Searcher, make_searcher
 from acetune.space import Dimension, Scalar, Space

@@ -32,6 +32,7 @@ __all__ = [
     "PerformanceCurve",
     "Policy",
     "TruncationSelection",
+    "make_policy",
     "parse_policy",
 ]
 
@@ -93,3 +94,14 @@ def _literal(text: str) -> object:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text  # a bare word such as interval=end
+
+
+def make_policy(policy: Policy | str | None) -> Policy:
+    """A policy by its name, the default, or the given one."""
+    if policy is None:
+        return ACE()
+    if isinstance(policy, str):
+        return parse_policy(policy)
+    if not isinstance(policy, Policy):
+        raise GoalError(f"policy must be a policy or its name, got {policy!r}")
+    return policy

@@ -13,7 +13,7 @@ from ray.tune.schedulers import FIFOScheduler
 from acetune.core.errors import GoalError, ReportError
 from acetune.core.goals import Constraint, Goals, Objective
 from acetune.link import Report
-from acetune.policies import ACE, Policy, parse_policy
+from acetune.policies import Policy, make_policy
 from acetune.ray import wire
 from acetune.ray.board import Terms
 from acetune.ray.desk import STUDY_NAME, Desk, logger
@@ -64,11 +64,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         super().__init__()
         if isinstance(constraints, Constraint):
             raise GoalError(f"constraints must be a list, got {constraints!r}")
-        if isinstance(policy, str):
-            policy = parse_policy(policy)
-        if policy is not None and not isinstance(policy, Policy):
-            raise GoalError(f"policy must be a policy or its name, got {policy!r}")
-        self._policy = ACE() if policy is None else policy
+        self._policy = make_policy(policy)
         if self._policy.checks_after_run:
             raise GoalError(
                 f"{self._policy!r} checks constraints after the run, and a Tuner has no place for "

@@ -1,0 +1,35 @@
+"""acetune under Optuna: a pruner that knows constraints, and the trial that reports to it.
+
+::
+
+    def objective(trial):
+        ace = acetune.optuna.trial(trial, total_steps=100)
+        for step in ace.steps():
+            ...
+            ace.report(auc, model=model)
+        return ace.finish()
+
+    study = optuna.create_study(direction="maximize", pruner=acetune.optuna.AcePruner(constraints))
+    study.optimize(objective, n_trials=50)
+    acetune.optuna.best(study)
+
+What is written to the study's storage is in ``attributes``, how it is read in ``digest``, and what
+Optuna is told of a trial in ``told``. Every private part of Optuna that is used is in ``access``.
+"""
+
+from __future__ import annotations
+
+from acetune.optuna.found import FoundCheckpoint, best, nearest_miss
+from acetune.optuna.notices import UncheckedTrialsWarning
+from acetune.optuna.pruner import AcePruner
+from acetune.optuna.reporting import OptunaTrial, trial
+
+__all__ = [
+    "AcePruner",
+    "FoundCheckpoint",
+    "OptunaTrial",
+    "UncheckedTrialsWarning",
+    "best",
+    "nearest_miss",
+    "trial",
+]

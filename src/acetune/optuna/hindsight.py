@@ -1,0 +1,61 @@
+"""A decision on a report that the history already holds, as if it did not."""
+
+from __future__ import annotations
+
+from acetune.core.decision import Action, Decision
+from acetune.core.history import History
+from acetune.core.observation import Observation
+from acetune.core.record import Progress, TrialRecord
+from acetune.policies import Policy
+
+_LAST = "last step, the trial finishes"
+
+
+def decide_again(
+    record: TrialRecord, report: Observation, policy: Policy, history: History
+) -> Decision:
+    """What the policy says of ``report`` when it and what its trial reported later are left out.
+
+    Asked when a report was read from the storage before its own trial asked, or when a trial asks
+    twice. The best loss of the history still counts the report; that changes nothing, for the
+    policies that look at it go on with any trial that leads.
+    """
+    own = [filing for filing in record.filings if filing[0] >= report.step]
+    for _, group, key in own:
+        group.remove(key)
+    try:
+        before = earlier(record, report.step)
+        filing = policy.file(before, report)
+        decision = policy.decide(before, report, filing, history)
+    finally:
+        for _, group, key in own:
+            group.add(key)
+    if decision.stop and report.step == record.progress.total_steps:
+        return Decision(Action.CONTINUE, _LAST, decision.stratum, step=report.step)
+    return decision
+
+
+def earlier(record: TrialRecord, step: int) -> TrialRecord:
+    """A trial as it was before it reported ``step``."""
+    progress = Progress(record.progress.total_steps, record.progress.interval)
+    before = TrialRecord(record.id, record.attempt, record.order, progress, record.cost_ratio)
+    log = record.log
+    for index, reported in enumerate(log.step):
+        if reported >= step:
+            break
+        log.copy_to(before.log, index)
+        advance(progress, reported, log.loss[index])
+    before.filings = [filing for filing in record.filings if filing[0] < step]
+    return before
+
+
+def advance(progress: Progress, step: int, loss: float) -> None:
+    """``Progress.advance`` for a step that Optuna allows and acetune does not count: 0."""
+    progress.advance(step, loss, None)
+    mark_step_zero(progress)
+
+
+def mark_step_zero(progress: Progress) -> None:
+    """A best step of 0 says that there is none yet; here it may be a step."""
+    if progress.best_step == 0:
+        progress.best_step = -1

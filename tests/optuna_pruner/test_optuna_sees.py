@@ -1,0 +1,90 @@
+"""Samplers, plots and tables of Optuna see the constraints."""
+
+from __future__ import annotations
+
+import math
+
+import optuna
+import pytest
+from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, TPESampler
+from optuna.trial import TrialState
+
+from acetune import ACE
+from acetune.optuna import AcePruner
+from optuna_pruner.kit import LIMIT, NEVER, made, objective, play
+
+
+@pytest.mark.parametrize(
+    ("sampler", "trials"),
+    [
+        (TPESampler(seed=1), 25),
+        (NSGAIISampler(seed=1, population_size=6), 25),
+        (GPSampler(seed=1, n_startup_trials=10), 13),
+    ],
+    ids=["TPE", "NSGA-II", "GP"],
+)
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+def test_samplers_run_and_the_best_trial_is_feasible(sampler: BaseSampler, trials: int) -> None:
+    study = made(ACE(), sampler=sampler)
+    study.optimize(objective, n_trials=trials)
+    best = study.best_trial
+    assert best.constraints["g"] <= 0
+    for trial in study.get_trials(states=(TrialState.COMPLETE,)):
+        assert list(trial.constraints) == ["g"]  # as samplers want it: the same for all
+
+
+def test_tpe_sees_the_violations() -> None:
+    study = made(NEVER, sampler=TPESampler(seed=1))
+    study.optimize(objective, n_trials=20)
+    infeasible = [t for t in study.trials if any(v > 0 for v in t.constraints.values())]
+    assert infeasible
+    assert all(optuna.samplers._tpe.sampler._get_infeasible_trial_score(t) > 0 for t in infeasible)
+
+
+def test_tpe_searches_where_the_limit_holds() -> None:
+    """Small x is better, and below 0.5 not allowed: without the constraint it would go to 0."""
+    study = made(NEVER, sampler=TPESampler(seed=1))
+    study.optimize(objective, n_trials=60)
+    late = [trial.params["x"] for trial in study.trials[-20:]]
+    assert 0.4 < sum(late) / len(late) < 0.8
+
+
+def test_plots_and_tables() -> None:
+    study = made(ACE(), sampler=TPESampler(seed=1))
+    study.optimize(objective, n_trials=15)
+    for plot in ("optimization_history", "intermediate_values", "slice", "timeline", "edf"):
+        assert getattr(optuna.visualization, f"plot_{plot}")(study) is not None
+    table = study.trials_dataframe()
+    assert len(table) == 15
+    history = optuna.visualization.plot_optimization_history(study)
+    names = {trace.name for trace in history.data}
+    infeasible = [
+        t for t in study.trials if t.state is TrialState.COMPLETE and t.constraints["g"] > 0
+    ]
+    assert ("Infeasible Trial" in names) == bool(infeasible)
+
+
+def test_an_infeasible_trial_is_shown_as_one() -> None:
+    study = made(NEVER)
+    play(study, [2.0], [0.0])
+    play(study, [1.0], [1.0])
+    history = optuna.visualization.plot_optimization_history(study)
+    shown = {trace.name: list(trace.y) for trace in history.data if trace.y is not None}
+    assert shown["Infeasible Trial"] == [1.0]
+    best = next(list(trace.y) for trace in history.data if trace.name == "Best Value")
+    assert [value for value in best if not math.isnan(value)][-1] == 2.0
+
+
+def test_the_dashboard_is_given_the_list_that_it_reads() -> None:
+    study = optuna.create_study(pruner=AcePruner([LIMIT], NEVER), sampler=TPESampler(seed=1))
+    play(study, [2.0], [0.25])
+    trial = play(study, [1.0], [1.0])
+    assert trial.system_attrs["constraints"] == [1.0]
+    assert trial.constraints == {"0": 1.0, "g": 1.0}
+    assert study.best_trial.number == 0
+
+
+def test_a_gaussian_process_sees_each_constraint_once() -> None:
+    sampler = optuna.samplers.GPSampler(seed=1)
+    study = optuna.create_study(pruner=AcePruner([LIMIT], NEVER), sampler=sampler)
+    assert play(study, [1.0], [1.0]).constraints == {"g": 1.0}
