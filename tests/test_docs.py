@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -46,6 +47,20 @@ def test_the_example_of_the_replay_runs(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=150)
     assert done.returncode == 0, done.stderr
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["none", "asha", "ace"]
+
+
+CLUSTER = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "cluster.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("block", CLUSTER, ids=["engine", "tuner"])
+def test_the_examples_of_the_cluster_run(block: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", block]
+    env = {**os.environ, "HOME": str(tmp_path)}  # where Ray keeps results unless it is told
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=150, env=env
+    )
+    assert done.returncode == 0, done.stderr
+    assert "best feasible" in done.stdout
 
 
 def test_the_commands_of_the_replay_run(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from acetune.policies import Policy
 NAMESPACE = "acetune"
 _WAIT_FOR_BOARD_S = 60.0
 _ACKNOWLEDGE_S = 1.0
-_PAUSE_S = 0.05
+_PAUSE_S = 0.2
 _SILENT_S = 10.0
 _LOOK_AGAIN_S = 2.0
 

@@ -30,7 +30,7 @@ logger = logging.getLogger("acetune.ray")
 
 STUDY_NAME = "acetune.db"  # in the folder of the experiment, unless the user names another
 _BEAT_S = 1.0
-_NEWS_S = 0.1
+_NEWS_S = 0.2
 _open: dict[Path, Desk] = {}  # in this process: an experiment restored here takes over the file
 
 

@@ -191,19 +191,20 @@ class RayLink:
             self._view = view
 
     def _send(self, message: wire.Message, shown: Report) -> None:
-        message = message._replace(notice=self._reader.notice)
-        self._reader.notice = ""
-        goals = self._terms.goals
+        goals, standing = self._terms.goals, self._standing
+        loss, violation, _ = outcome(standing.record, self._view)
         latest = message.end or shown
         result: dict[str, Any] = {
             goals.objective.name: shown.value,
             **(shown.metrics or {}),
             **{c.name: wire.readable(latest.measured, c.name) for c in goals.constraints},
-            wire.STRATUM: self._standing.stratum,
-            **self._standing.told(self._view),
+            wire.BEST_VALUE: goals.objective.value(math.inf if loss is None else loss),
+            wire.VIOLATION: violation,
         }
+        message = message._replace(best=standing.best(loss), notice=self._reader.notice)
+        self._reader.notice = ""
         write, self._saving = self._saving, None
-        saving = None if write is None else Saving(write, self._standing.progress)
+        saving = None if write is None else Saving(write, standing.progress)
         self._outlet.send(result, message, saving)
         for name in self._superseded:  # not before the driver knows of the better one
             self._outlet.storage.delete(name)
@@ -222,7 +223,8 @@ class Standing:
             policy=terms.policy,
         )
         self._handle = self._stopper.start(trial)
-        self.progress = self._handle.record.progress
+        self.record = self._handle.record
+        self.progress = self.record.progress
         self.stratum: Stratum = "unchecked"
         self.models: dict[int, str] = {}  # by step: the folder a model is kept in
 
@@ -231,7 +233,7 @@ class Standing:
         self.progress = replace(
             progress, total_steps=attempt.total_steps, interval=attempt.interval
         )
-        self._handle.record.progress = self.progress
+        self.record.progress = self.progress
 
     def declare(self, total_steps: int) -> None:
         """The last step became known late."""
@@ -240,7 +242,7 @@ class Standing:
     @property
     def valid_loss(self) -> float:
         """Of the best valid checkpoint so far."""
-        best = self._handle.record.best_valid
+        best = self.record.best_valid
         return math.inf if best is None else best.loss
 
     def take(self, report: Report) -> None:
@@ -266,27 +268,18 @@ class Standing:
             valid, _ = self._goals.judge(report.measured or {})
             self.stratum = "valid" if valid else "invalid"
 
-    def told(self, view: View) -> dict[str, object]:
-        """What searchers and people are told: one checkpoint, its value and its constraints."""
-        record = self._handle.record
-        loss, violation, _ = outcome(record, view)
-        found = record.best_valid or record.nearest
-        if loss is None:
-            loss = math.inf
+    def best(self, loss: float | None) -> wire.Best:
+        """The checkpoint that searchers are told of, with the loss they are told."""
+        found = self.record.best_valid or self.record.nearest
+        step = self.record.progress.best_step if found is None else found.step
         measured = {} if found is None else found.measured
-        step = record.progress.best_step if found is None else found.step
-        best = wire.Best(
+        return wire.Best(
             step,
-            loss,
-            record.best_valid is not None,
+            math.inf if loss is None else loss,
+            self.record.best_valid is not None,
             self.models.get(step, ""),
             {c.name: wire.readable(measured, c.name) for c in self._goals.constraints},
         )
-        return {
-            wire.BEST_VALUE: self._goals.objective.value(loss),
-            wire.VIOLATION: violation,
-            wire.BEST: wire.encode_best(best),
-        }
 
 
 def _end_process(error: str) -> None:

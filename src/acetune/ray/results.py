@@ -52,8 +52,8 @@ def best_result(result_grid: tune.ResultGrid) -> BestResult | None:
     best: tuple[wire.Best, Mapping[str, Any], tune.Result] | None = None
     for result in result_grid:
         for row in _results(result):
-            found = wire.decode_best(row[wire.BEST])
-            if found.feasible and (best is None or found.loss < best[0].loss):
+            found = wire.best_in(row)
+            if found is not None and found.feasible and (best is None or found.loss < best[0].loss):
                 best = found, row, result
     if best is None:
         return None
@@ -72,10 +72,9 @@ def _results(result: tune.Result) -> Iterator[Mapping[str, Any]]:
     """All results of a trial that tell of its best checkpoint."""
     frame = result.metrics_dataframe
     # a trial that was tried again may have been better before: its last result does not tell
-    if frame is not None and wire.BEST in frame:
-        columns = [wire.BEST, wire.BEST_VALUE, wire.REPORT]
-        yield from frame[columns].dropna().to_dict("records")
-    if wire.BEST in (result.metrics or {}):
+    if frame is not None and wire.REPORT in frame:
+        yield from frame[[wire.REPORT, wire.BEST_VALUE]].dropna().to_dict("records")
+    if result.metrics:
         yield result.metrics
 
 

@@ -116,10 +116,11 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         """Decide on a report. Never raises for a report that makes no sense: that ends a trial."""
         self._latest[trial.trial_id] = _which(result)
         try:
-            stop = self._opened.take(trial.trial_id, trial.config, self._message(result))
-            if "acetune-model" in result.get(wire.BEST, ""):
-                folder = wire.decode_best(result[wire.BEST]).model
-                self._opened.keeps_model(trial.trial_id, Storage(trial.storage), folder)
+            message = self._message(result)
+            stop = self._opened.take(trial.trial_id, trial.config, message)
+            if message.best is not None and message.best.model:
+                storage = Storage(trial.storage)
+                self._opened.keeps_model(trial.trial_id, storage, message.best.model)
         except ReportError as error:
             self._opened.failed(trial.trial_id, trial.config, str(error))
             logger.error("trial %s is stopped, its report makes no sense: %s", trial, error)

@@ -71,7 +71,7 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """A report: a valid checkpoint counts, also if the trial is tried again and does worse."""
-        best = wire.decode_best(result[wire.BEST]) if wire.BEST in result else None
+        best = wire.best_in(result)
         if best is not None and best.feasible:
             self._valid[trial_id] = min(self._valid.get(trial_id, math.inf), best.loss)
         self._worst_violation = max(self._worst_violation, result.get(wire.VIOLATION, 0.0))
@@ -84,7 +84,8 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
             return
         result = result or {}
         self.on_trial_result(trial_id, result)
-        loss = wire.decode_best(result[wire.BEST]).loss if wire.BEST in result else math.inf
+        best = wire.best_in(result)
+        loss = math.inf if best is None else best.loss
         if trial_id in self._valid:
             told = Outcome(self._valid[trial_id], 0.0)
         elif error or not math.isfinite(loss):

@@ -1,8 +1,8 @@
-"""What travels in a Ray result: keys for people and searchers, and the report itself.
+"""What travels in a Ray result: numbers for people and searchers, and the report itself.
 
-``ace/report`` holds everything the scheduler needs and ``ace/best`` the trial's best checkpoint, as
-JSON: Ray's loggers, result files and restores take strings as they are, while each further number
-costs the driver a seventh of a millisecond in its TensorBoard files.
+``ace/report`` holds everything else as JSON: Ray's loggers, result files and restores take a string
+as it is, while each further number costs the driver a seventh of a millisecond in its TensorBoard
+files.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from acetune.core.goals import Estimate, FailedCheck
 from acetune.link import Report
 
 REPORT = "ace/report"
-STRATUM = "ace/stratum"
 BEST_VALUE = "ace/best_value"  # of the checkpoint that a searcher should know of
 VIOLATION = "ace/violation"  # of that checkpoint, 0 where it is valid
-BEST = "ace/best"  # and the rest of it
 
 
 class Best(NamedTuple):
@@ -30,16 +28,6 @@ class Best(NamedTuple):
     feasible: bool  # it was checked, and every limit holds
     model: str  # the folder of its model in the trial's storage, or nothing
     constraints: dict[str, float]  # NaN where nothing was measured
-
-
-def encode_best(best: Best) -> str:
-    """The value of ``ace/best``."""
-    return json.dumps(best, separators=(",", ":"))
-
-
-def decode_best(text: str) -> Best:
-    """What :func:`encode_best` was given."""
-    return Best(*json.loads(text))
 
 
 class Attempt(NamedTuple):
@@ -59,6 +47,7 @@ class Message(NamedTuple):
     attempt: Attempt
     report: Report | None
     end: Report | None = None
+    best: Best | None = None  # of this attempt, so far
     notice: str = ""
 
 
@@ -69,6 +58,7 @@ def encode(message: Message) -> str:
             "attempt": list(message.attempt),
             "report": _report_out(message.report),
             "end": _report_out(message.end),
+            "best": message.best,
             "notice": message.notice,
         },
         separators=(",", ":"),
@@ -80,7 +70,13 @@ def decode(text: str) -> Message:
     found = json.loads(text)
     attempt = Attempt(*found["attempt"])
     report, end = _report_in(found["report"]), _report_in(found["end"])
-    return Message(attempt, report, end, found["notice"])
+    best = None if found["best"] is None else Best(*found["best"])
+    return Message(attempt, report, end, best, found["notice"])
+
+
+def best_in(result: Mapping[str, Any]) -> Best | None:
+    """The best checkpoint that a result tells of, if it is one of ours."""
+    return decode(result[REPORT]).best if REPORT in result else None
 
 
 def _report_out(report: Report | None) -> list[Any] | None:
