@@ -19,13 +19,14 @@ from acetune.core.errors import ReportError, TrainingCodeError
 from acetune.engines import messages as m
 from acetune.engines.agenda import Agenda
 from acetune.engines.guard import Guard
+from acetune.engines.interrupts import Interrupts
 from acetune.engines.notices import Notices
 from acetune.engines.pool import Died, Pool, Slot
-from acetune.engines.session import Interrupts, Session
 from acetune.engines.settings import Settings
 from acetune.engines.transfer import Parcels
 from acetune.link import Reply, Report
 from acetune.listener import Listeners
+from acetune.session import Session
 from acetune.store import INTERRUPTED
 from acetune.study_trial import StudyTrial
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from acetune.core.measured import Costs
 from acetune.ray import wire
 from acetune.ray.board import Publisher, Terms, View
 from acetune.ray.storage import Storage
+from acetune.session import Session
 from acetune.stopper import Stopper
 from acetune.store import Store
 from acetune.study_file import describe_study, open_study
@@ -82,9 +82,9 @@ class Desk:
         self._news, self._published = False, 0.0
         self._publisher = Publisher(experiment, terms)
         self._publisher.publish(self._view())
-        self._began = self._last_beat = time.monotonic()
-        with self.store.transaction():
-            self._session = self.store.add_session(time.time(), socket.gethostname())
+        self._last_beat = time.monotonic()
+        self._session = Session(self.store)
+        self._session.begin()
         _open[path] = self
 
     # -- what the scheduler says -----------------------------------------------------------------
@@ -141,7 +141,7 @@ class Desk:
         if now - self._last_beat >= _BEAT_S:
             self._last_beat = now
             self._publisher.look_after()
-            self._write_time(now)
+            self._session.beat()
 
     @property
     def costs(self) -> Costs:
@@ -170,8 +170,8 @@ class Desk:
             for trial in self.coordinator.trials.values():
                 if trial.running:
                     self.coordinator.interrupt(trial, "Ray ended the experiment")
-            self.store.end_session(self._session, "the experiment ended")
-        self._write_time(time.monotonic())
+        self._session.end("the experiment ended")
+        self._session.beat(at_once=True)
         self.store.close()
         self._publisher.close()
 
@@ -253,11 +253,6 @@ class Desk:
         if self._news and now >= self._published + _NEWS_S:
             self._news, self._published = False, now
             self._publisher.publish(self._view())
-
-    def _write_time(self, now: float) -> None:
-        seconds = now - self._began
-        with self.store.transaction():
-            self.store.beat(self._session, seconds, seconds)
 
     def _notice(self, text: str) -> None:
         if text not in self._noticed:

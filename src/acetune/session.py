@@ -1,12 +1,9 @@
-"""One run of the driver: how long it ran and searched, and whether the user wants it to end."""
+"""One run of a driver: how long it ran and searched, in the study file."""
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import socket
 import time
-from collections.abc import Iterator
 
 from acetune.store import Store
 
@@ -52,30 +49,3 @@ class Session:
             self._last_beat = moment
             with self._store.transaction():
                 self._store.beat(self._number, moment - self._began, self._search_s())
-
-
-class Interrupts:
-    """Counts how often the user has asked the study to end."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    @contextlib.contextmanager
-    def caught(self) -> Iterator[None]:
-        """Ctrl-C once ends the study cleanly, twice at once. Only possible in the main thread."""
-
-        def interrupt(_signal: int, _frame: object) -> None:
-            self.count += 1
-            if self.count > 2:  # the driver does not come round to looking: get it out
-                raise KeyboardInterrupt
-
-        before = {}
-        # in another thread the application has its own way to be interrupted
-        with contextlib.suppress(ValueError):
-            for number in (signal.SIGINT, signal.SIGTERM):
-                before[number] = signal.signal(number, interrupt)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
