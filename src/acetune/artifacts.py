@@ -36,6 +36,14 @@ def write_model(folder: Path, model: object) -> None:
         cloudpickle.dump(model, file)
 
 
+def cannot_keep(error: Exception) -> str:
+    """What to say about a model that could not be written."""
+    return (
+        f"the model cannot be kept ({type(error).__name__}: {error}); give report(..., "
+        "snapshot=function) that returns a path, or something that can be pickled"
+    )
+
+
 def copy_into(source: Path, folder: Path) -> None:
     """Copy a file, or what is in a folder, into ``folder``."""
     if source.is_dir():

@@ -10,6 +10,7 @@ from acetune.engines.local import available_cores, default_threads
 from acetune.engines.ray_cluster import RayCluster
 from acetune.engines.settings import Settings
 from acetune.policies import Policy
+from acetune.policies.base import require_whole
 
 
 def require_options(
@@ -25,9 +26,8 @@ def require_options(
         raise GoalError(f"train must be a function that takes a trial, got {train!r}")
     if confirm is not None and not callable(confirm):
         raise GoalError(f"confirm must be a function that takes a model, got {confirm!r}")
-    for name, number in (("confirm_top", confirm_top), ("keep_models", keep_models)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise GoalError(f"{name} must be a whole number >= 1, got {number!r}")
+    require_whole("confirm_top", confirm_top, least=1)
+    require_whole("keep_models", keep_models, least=1)
     if policy.checks_after_run:
         for constraint in goals.constraints:
             if constraint.check is None:

@@ -307,7 +307,8 @@ class Store:
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS names (trial INTEGER PRIMARY KEY, name TEXT UNIQUE)"
         )
-        self._db.execute("INSERT INTO names VALUES (?, ?)", (trial, name))
+        # a name that is given again has left the trial that had it
+        self._db.execute("INSERT OR REPLACE INTO names VALUES (?, ?)", (trial, name))
 
     def add_confirmation(
         self,

@@ -26,11 +26,11 @@ def fit(
     concurrent: int = 1,
     failures: int = 0,
     reuse_actors: bool = True,
-    metric: str = "auc",
-    mode: str = "max",
+    metric: str | None = "auc",
+    mode: str | None = "max",
+    checkpoint_frequency: int = 0,
     callbacks: Sequence[Any] = (),
     stop: Any = None,
-    time_budget_s: float | None = None,
     **param_space: Any,
 ) -> tune.ResultGrid:
     """Run configurations one after the other, or what the search says."""
@@ -47,12 +47,12 @@ def fit(
             num_samples=samples,
             max_concurrent_trials=concurrent,
             reuse_actors=reuse_actors,
-            time_budget_s=time_budget_s,
         ),
         run_config=tune.RunConfig(
             name="experiment",
             storage_path=str(folder),
             failure_config=tune.FailureConfig(max_failures=failures),
+            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=checkpoint_frequency),
             callbacks=list(callbacks),
             stop=stop,
             verbose=0,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 import pickle
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from ray import tune
 
@@ -17,9 +20,12 @@ import acetune
 import acetune.ray
 from acetune import Constraint
 from acetune.core.errors import GoalError, ReportError
+from acetune.core.goals import Estimate, Goals, Objective
+from acetune.link import Report
 from acetune.ray import AceScheduler, AceSearch, best_result
-from acetune.ray.desk import close_experiment
-from acetune.ray.wire import best_in
+from acetune.ray.board import Terms
+from acetune.ray.desk import Desk, close_experiment
+from acetune.ray.wire import Attempt, Message, best_in
 
 from . import trainables
 from .helpers import EOD, fit, rows
@@ -52,9 +58,14 @@ def test_the_best_feasible_is_found_with_its_model(tmp_path: Path) -> None:
     assert best.load() == {"x": best.config["x"], "step": best.step}
     # Ray's own answer breaks the limit
     assert grid.get_best_result().config["x"] == 0.9
-    # one model a trial, of the best three trials that have ended
+    # one model a trial, of the best three trials; the study file knows where
     kept = list((tmp_path / "experiment").glob("*/acetune-model-*"))
     assert 1 <= len(kept) <= 3
+    assert {row["path"] for row in rows(tmp_path, "SELECT path FROM checkpoints")} == {
+        str(path) for path in kept
+    }
+    found = acetune.load(tmp_path / "experiment" / "acetune.db").best
+    assert found is not None and found.load() == best.load()
 
 
 def test_the_study_file_tells_the_same_and_the_command_reads_it(tmp_path: Path) -> None:
@@ -113,7 +124,7 @@ def test_one_that_fails_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["function", "class"])
 def test_one_that_restarts_at_step_1_is_another_attempt(kind: str, tmp_path: Path) -> None:
     trainable: Any = trainables.resumable if kind == "function" else trainables.Stepwise
-    options = {"scratch": str(tmp_path), "fails": 0.4, "checkpoint": False}
+    options = {"scratch": str(tmp_path), "fails": 0.4, "checkpoint": False, "declare": True}
     fit(
         trainable,
         tmp_path,
@@ -128,6 +139,107 @@ def test_one_that_restarts_at_step_1_is_another_attempt(kind: str, tmp_path: Pat
     # the first attempt is no longer ranked with: each step has one report a trial
     ranked = rows(tmp_path, "SELECT max(of) AS most FROM reports WHERE step = 2")
     assert ranked == [{"most": 2}]
+
+
+def test_a_class_trainable_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    """Ray restores it after ``setup``, where the last step was declared already."""
+    options = {"scratch": str(tmp_path), "fails": 0.4, "declare": True}
+    fit(
+        trainables.Stepwise,
+        tmp_path,
+        x=0.4,
+        failures=1,
+        reuse_actors=False,
+        checkpoint_frequency=1,
+        **options,
+    )
+    attempts = rows(tmp_path, TRIALS)
+    assert [(row["state"], row["resumed_from"]) for row in attempts] == [
+        ("failed", 0),
+        ("finished", 3),
+    ]
+    steps = [(row["attempt"], row["step"]) for row in rows(tmp_path, REPORTS)]
+    assert steps == [(1, 1), (1, 2), (1, 3), (2, 4), (2, 5), (2, 6)]
+
+
+def test_a_trial_that_fails_again_before_it_reports(tmp_path: Path) -> None:
+    def unlucky(config: dict[str, Any]) -> None:
+        tries = Path(config["scratch"]) / "tries"
+        tries.open("a").write("x")
+        count = len(tries.read_text())
+        if count == 1:
+            trial = acetune.ray.trial(total_steps=2)
+            trainables.report(trial, 0.3, 1)
+        raise RuntimeError(f"try {count}")
+
+    fit(unlucky, tmp_path, x=1, scratch=str(tmp_path), failures=2)
+    attempts = rows(tmp_path, TRIALS)
+    assert [row["attempt"] for row in attempts] == [1, 2, 3]
+    assert [row["reason"] for row in attempts] == [f"RuntimeError: try {n}" for n in (1, 2, 3)]
+
+
+def test_configurations_that_json_cannot_say(tmp_path: Path) -> None:
+    odd = {"a": np.array([1.0, 2.0]), "x": np.float64(0.25), "f": print, "d": {"t": (1, 2)}}
+    grid = fit(trainables.train, tmp_path, x=0.3, odd=odd)
+    assert grid.num_errors == 0
+    (row,) = rows(tmp_path, TRIALS)
+    kept = json.loads(row["params"])["odd"]
+    assert kept["x"] == 0.25 and kept["d"] == {"t": [1, 2]}
+    assert "array" in kept["a"] and "print" in kept["f"]
+
+
+def test_a_name_that_comes_back_with_another_configuration(tmp_path: Path) -> None:
+    """Restored from before it made a trial, Ray makes another one by the same name."""
+    goals = Goals(Objective("auc", "max"), (EOD,))
+    desk = Desk(tmp_path / "study.db", f"local:{tmp_path}", Terms(goals, acetune.ACE(), 1, 3))
+
+    def take(name: str, x: float, token: str) -> None:
+        attempt = Attempt(token, 1, 1, None, 0.0, 0)
+        check = {"eod": Estimate(0.2)}
+        desk.take(name, {"x": x}, Message(attempt, Report(1, x, 1, check)))
+
+    take("t1", 0.5, "one")
+    take("t1", 0.7, "two")  # another configuration: another trial
+    take("t1", 0.7, "three")  # the same: another attempt of it
+    desk.close()
+    result = acetune.load(tmp_path / "study.db")
+    assert result.best is not None
+    assert (result.best.trial, result.best.params, result.best.value) == (2, {"x": 0.7}, 0.7)
+    assert list(result.trials.index) == [1, 2]
+
+
+def test_numbers_of_trials(tmp_path: Path) -> None:
+    def numbered(config: dict[str, Any]) -> None:
+        with acetune.ray.trial(total_steps=1) as trial:
+            for _ in trial.steps():
+                trial.report(auc=0.5, constraints={"eod": 0.1}, number=trial.number)
+
+    grid = fit(numbered, tmp_path, x=tune.grid_search([1, 2, 3]))
+    assert [result.metrics["number"] for result in grid] == [1, 2, 3]
+    (tmp_path / "searched").mkdir()
+    search = AceSearch({"x": acetune.uniform(0, 1)}, "random", seed=1)
+    grid = fit(numbered, tmp_path / "searched", search=search, samples=3)
+    assert sorted(result.metrics["number"] for result in grid) == [1, 2, 3]
+
+
+def test_optunas_search_in_ray(tmp_path: Path) -> None:
+    """Its metric is its own where the TuneConfig has none."""
+    from ray.tune.search.optuna import OptunaSearch
+
+    search = OptunaSearch({"x": tune.uniform(0, 1)}, metric="ace/best_value", mode="max", seed=1)
+    scheduler = AceScheduler([EOD], metric="auc", mode="max")
+    grid = fit(
+        trainables.train,
+        tmp_path,
+        search=search,
+        samples=6,
+        scheduler=scheduler,
+        metric=None,
+        mode=None,
+    )
+    assert len(grid) == 6 and grid.num_errors == 0
+    told = {trial.value for trial in search._ot_study.trials}
+    assert told == {result.metrics["ace/best_value"] for result in grid}
 
 
 def test_plain_reports_are_ranked_as_unchecked(tmp_path: Path, caplog: Any) -> None:
@@ -160,21 +272,56 @@ def test_the_check_that_is_due_at_an_early_end(close: bool, tmp_path: Path, capl
         fit(early, tmp_path, x=0.3, close=close, scheduler=AceScheduler([EOD], "ace-betaT"))
     kinds = [row["kind"] for row in rows(tmp_path, REPORTS)]
     assert kinds == ["step"] * 3 + ["end"] * close
-    assert ("without the check that was due" in caplog.text) == (not close)
+    assert ("perhaps with a check due" in caplog.text) == (not close)
 
 
-def test_rays_own_criteria_end_trials_too(tmp_path: Path) -> None:
-    fit(trainables.train, tmp_path, x=tune.grid_search([0.3, 0.4]), stop={"training_iteration": 3})
+def test_no_notice_where_the_check_at_the_end_cannot_win(tmp_path: Path, caplog: Any) -> None:
+    with caplog.at_level(logging.WARNING, "acetune.ray"):
+        fit(
+            early,
+            tmp_path,
+            x=tune.grid_search([0.3, 0.1]),
+            close=True,
+            scheduler=AceScheduler([EOD], "ace-betaT"),
+        )
+    assert [row["kind"] for row in rows(tmp_path, REPORTS)] == ["step"] * 3 + ["end"] + ["step"] * 3
+    assert caplog.text == ""
+    assert [row["state"] for row in rows(tmp_path, TRIALS)] == ["finished"] * 2
+
+
+def test_rays_own_criteria_end_trials_too(tmp_path: Path, caplog: Any) -> None:
+    with caplog.at_level(logging.WARNING, "acetune.ray"):
+        fit(
+            trainables.train,
+            tmp_path,
+            x=tune.grid_search([0.3, 0.4]),
+            stop={"training_iteration": 3},
+        )
+    assert caplog.text == ""
     assert [row["state"] for row in rows(tmp_path, TRIALS)] == ["finished"] * 2
     assert len(rows(tmp_path, REPORTS)) == 6  # also the last one, which Ray did not ask us about
 
 
-def test_a_time_budget_leaves_interrupted_trials(tmp_path: Path) -> None:
+class Enough(tune.Stopper):  # type: ignore[misc]
+    """Ends the whole experiment after so many reports, as a time budget would."""
+
+    def __init__(self, reports: int) -> None:
+        self.left = reports
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        self.left -= 1
+        return False
+
+    def stop_all(self) -> bool:
+        return self.left <= 0
+
+
+def test_an_experiment_cut_off_leaves_interrupted_trials(tmp_path: Path) -> None:
     grid = fit(
         trainables.slow,
         tmp_path,
         samples=-1,
-        time_budget_s=8,
+        stop=Enough(3),
         concurrent=2,
         x=tune.uniform(0, 1),
         pause=0.5,
@@ -212,7 +359,13 @@ def test_a_check_that_hangs_ends_its_trial(tmp_path: Path) -> None:
     limits = [Constraint("eod", upper=0.5, timeout_s=0.5)]
     grid = fit(hanging, tmp_path, x=1, scheduler=AceScheduler(limits))
     assert grid.num_errors == 1
-    assert [row["state"] for row in rows(tmp_path, TRIALS)] == ["failed"]
+    (trial,) = rows(tmp_path, TRIALS)
+    assert trial["state"] == "failed"
+    assert trial["reason"] == "the check of 'eod' outran its timeout of 0.5 s"
+    (report,) = rows(tmp_path, REPORTS)
+    assert (report["stratum"], report["violation"]) == ("invalid", math.inf)
+    (check,) = rows(tmp_path, "SELECT * FROM checks")
+    assert check["error"] == trial["reason"]
 
 
 def test_a_trainable_that_fails_before_it_reports(tmp_path: Path) -> None:

@@ -81,6 +81,8 @@ class Stepwise(tune.Trainable):
         self.x = config["x"]
         self.trained = 0
         self.ace = acetune.ray.trial(self, total_steps=6)
+        if config.get("declare"):
+            self.ace.declare(6)
 
     def step(self) -> dict[str, Any]:
         failed = Path(self.config["scratch"]) / f"failed-{self.x}"

@@ -105,6 +105,8 @@ class History:
             if old.gated_at is not None and old.gated_at <= resumed_from:
                 record.gated_at = old.gated_at
             self._inherit(record, old, resumed_from)
+            # one that had finished counts as such again when this attempt does
+            self.finished = [other for other in self.finished if other is not old]
         self.trials[trial] = record
         return record
 

@@ -7,6 +7,7 @@ what they read last.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import math
@@ -66,6 +67,7 @@ class Board:
     def __init__(self, terms: list[Any]) -> None:
         self._terms = terms  # in a list: a reference that is not followed here
         self._view: View | None = None
+        self._last_words: dict[str, str] = {}  # of trials that had to end their own process
 
     def publish(self, view: View) -> None:
         """The driver says how things stand."""
@@ -78,6 +80,14 @@ class Board:
     def introduce(self) -> tuple[Any, View | None]:
         """For a worker that begins: where the terms are, and how things stand."""
         return self._terms[0], self._view
+
+    def leave(self, trial: str, words: str) -> None:
+        """What a trial has to say that cannot report any more."""
+        self._last_words[trial] = words
+
+    def last_words(self, trial: str) -> str | None:
+        """What a trial has left, once."""
+        return self._last_words.pop(trial, None)
 
 
 class Publisher:
@@ -106,6 +116,18 @@ class Publisher:
         self._collect(wait=False)
         if self._latest is not None and not self._sent:
             self.publish(self._latest)  # whether it lives is known when this arrives, or does not
+
+    def last_words(self, trial: str) -> str | None:
+        """What a trial has left on the board that had to end its own process."""
+        if self._board is None:
+            return None
+        try:
+            words: str | None = ray.get(
+                self._board.last_words.remote(trial), timeout=_ACKNOWLEDGE_S
+            )
+        except RayError:
+            return None
+        return words
 
     def close(self) -> None:
         """The experiment is over."""
@@ -166,6 +188,12 @@ class Reader:
             f"no AceScheduler has answered for {_WAIT_FOR_BOARD_S:g} s: acetune.ray.trial() needs "
             "TuneConfig(scheduler=acetune.ray.AceScheduler(...))"
         )
+
+    def leave(self, trial: str, words: str) -> None:
+        """Last words of a trial that ends its process now."""
+        if self._found():
+            with contextlib.suppress(RayError):
+                ray.get(self._board.leave.remote(trial, words), timeout=_ACKNOWLEDGE_S)
 
     def ask(self) -> None:
         """Ask how things stand, unless that was a moment ago; :meth:`answer` has it later."""

@@ -6,20 +6,20 @@ had decided: a restored experiment reads the file again.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sortedcontainers import SortedList
+import numpy as np
 
 from acetune.coordinator import Coordinator
+from acetune.core.goals import FailedCheck
 from acetune.core.measured import Costs
 from acetune.ray import wire
 from acetune.ray.board import Publisher, Terms, View
-from acetune.ray.storage import Storage
+from acetune.ray.ranking import Ranking
 from acetune.session import Session
 from acetune.stopper import Stopper
 from acetune.store import Store
@@ -65,18 +65,21 @@ class Desk:
         description = describe_study(goals, (), terms.policy, {}, settings, packages=packages)
         self.store: Store = open_study(path, description)
         self.coordinator = Coordinator(self.store, stopper, terms.keep_models)
-        with self.store.understanding():
-            self.coordinator.load()
+        try:
+            with self.store.understanding():
+                self.coordinator.load()
+        except BaseException:
+            self.store.close()
+            raise
         self.experiment = experiment
         self._terms = terms
         self._numbers = self.store.names()  # of Ray's trials
         self._names = {number: name for name, number in self._numbers.items()}
         self._tokens: dict[int, str] = {}  # of the run whose reports are being taken
-        self._valid: Any = SortedList()  # (loss, trial): each trial's best valid one
-        self._valid_of: dict[str, float] = {}
+        self._ranking = Ranking()
         for number in self.coordinator.trials:
             self._note_valid(number)
-        self._models: dict[str, tuple[Storage, str]] = {}  # of trials, and in which folder
+        self._shelved: dict[int, Path] = {}  # of trials: their latest model
         self._noticed: set[str] = set()
         self._closed = False
         self._news, self._published = False, 0.0
@@ -89,50 +92,76 @@ class Desk:
 
     # -- what the scheduler says -----------------------------------------------------------------
 
-    def take(self, name: str, params: Mapping[str, Any], message: wire.Message) -> bool:
-        """The reports in a result; returns whether the trial is to stop."""
+    def take(
+        self,
+        name: str,
+        params: Mapping[str, Any],
+        message: wire.Message,
+        model: Path | None = None,
+    ) -> bool:
+        """The reports in a result; returns whether the trial is to stop.
+
+        ``model`` is where the model of its best valid checkpoint lies, in the local file system.
+        """
         if message.notice:
             self._notice(f"trial {name}: {message.notice}")
         with self.store.transaction():
             trial = self._attempt(name, params, message.attempt)
+            if model is not None and message.best is not None:
+                self._shelve(trial, message.best.step, model)
             stop = False
             if message.report is not None:
                 stop = self.coordinator.report(trial, message.report).stop
-            if message.end is not None and trial.running:
+            if message.closed:
                 self.coordinator.finish(trial, message.end)
+        self.coordinator.shelf.sweep()
         self._news |= self._note_valid(trial.number)
         self._publish_news()
         return stop
 
-    def keeps_model(self, name: str, storage: Storage, folder: str) -> None:
-        """Where a trial has its model of its best valid checkpoint."""
-        self._models[name] = storage, folder
+    def ended(self, name: str, by_ray: bool) -> None:
+        """A trial ended that did not fail: its function returned, or a criterion of Ray's said so.
 
-    def ended(self, name: str) -> None:
-        """Ray has ended a trial that did not fail: its function returned, or Ray stopped it."""
+        A criterion of Ray's leaves no time for the check that would be due then.
+        """
         trial = self._known(name)
         if trial is None:
             return
         if trial.running:
-            due = trial.handle.ending_due() if trial.handle is not None else None
-            if due is not None and due.open:
+            if not by_ray and trial.handle is not None and trial.handle.ending_due() is not None:
                 self._notice(
-                    f"trial {name} ended before its last step without the check that was due; use "
-                    "'with acetune.ray.trial(...) as trial:', or call trial.close() at the end"
+                    f"trial {name} ended before its last step without a word, perhaps with a check "
+                    "due; use 'with acetune.ray.trial(...) as trial:', or call trial.close() last"
                 )
             with self.store.transaction():
                 self.coordinator.finish(trial, None)
-        self._prune_models()
+            self.coordinator.shelf.sweep()
         self._publisher.publish(self._view(), wait=True)
 
     def failed(
         self, name: str, params: Mapping[str, Any], error: str, traceback: str | None = None
     ) -> None:
         """A trial ended with an error; Ray may try it again."""
+        words = self._publisher.last_words(name)
         with self.store.transaction():
-            trial = self._known(name) or self._add(name, params)
-            self.coordinator.fail(trial, error, traceback)
+            trial = self._known(name)
+            if words is not None:
+                self._fail_check(name, params, wire.decode(words))
+            elif trial is None:
+                self.coordinator.fail(self._add(name, params), error, traceback)
+            else:
+                if trial.handle is not None and trial.handle.state in ("failed", "interrupted"):
+                    trial = self.coordinator.add_attempt(trial.number, 0)  # it never reported
+                self.coordinator.fail(trial, error, traceback)
         self._publisher.publish(self._view(), wait=True)
+
+    def _fail_check(self, name: str, params: Mapping[str, Any], message: wire.Message) -> None:
+        """A check that did not return has taken its trial along."""
+        trial, report = self._attempt(name, params, message.attempt), message.report
+        assert report is not None and report.measured is not None
+        error = next(iter(report.measured.values()))
+        assert isinstance(error, FailedCheck)
+        self.coordinator.fail_check(trial, report, error.error)
 
     def beat(self) -> None:
         """Now and then: the board is looked after, and the file knows how long it has taken."""
@@ -155,7 +184,7 @@ class Desk:
         best = stopper.best
         if best is None:
             return f"nothing feasible yet; reports: {strata}"
-        name = self._names.get(int(best.trial), best.trial)
+        name = self._name(int(best.trial))
         value = f"{stopper.goals.objective.name} {best.value:.5g}"
         return f"best feasible {value} (trial {name}, step {best.step}); reports: {strata}"
 
@@ -170,8 +199,7 @@ class Desk:
             for trial in self.coordinator.trials.values():
                 if trial.running:
                     self.coordinator.interrupt(trial, "Ray ended the experiment")
-        self._session.end("the experiment ended")
-        self._session.beat(at_once=True)
+        self._session.end("the experiment ended")  # as long as the last beat says
         self.store.close()
         self._publisher.close()
 
@@ -182,6 +210,10 @@ class Desk:
         return None if number is None else self.coordinator.trials[number]
 
     def _add(self, name: str, params: Mapping[str, Any]) -> StudyTrial:
+        forgotten = self._numbers.get(name)
+        if forgotten is not None:
+            del self._names[forgotten]
+            self._ranking.rename(name, self._name(forgotten))
         trial = self.coordinator.add_trial(_plain(params))
         self.store.name_trial(trial.number, name)
         self._numbers[name], self._names[trial.number] = trial.number, name
@@ -196,7 +228,8 @@ class Desk:
                 if known != attempt.total_steps:
                     self.coordinator.declare(trial, attempt.total_steps)
             return trial
-        if trial is None:
+        if trial is None or trial.params != _plain(params):
+            # the latter: restored from before it made this trial, Ray makes another by its name
             trial = self._add(name, params)
             trial.resumed_from = attempt.resumed_from
         else:
@@ -208,6 +241,13 @@ class Desk:
         self.coordinator.begin(trial, attempt.total_steps, attempt.startup_s, chosen)
         return trial
 
+    def _shelve(self, trial: StudyTrial, step: int, model: Path) -> None:
+        """Note where a model lies: models are pruned, and found again, as in any other study."""
+        if self._shelved.get(trial.number) != model:
+            self._shelved[trial.number] = model
+            size = sum(file.stat().st_size for file in model.rglob("*") if file.is_file())
+            self.coordinator.shelf.add_model(trial, step, str(model), size)
+
     def _goes_on(self, trial: StudyTrial, token: str) -> bool:
         """Whether it is the same run of the trainable that reports."""
         same = self._tokens.get(trial.number) == token
@@ -218,31 +258,18 @@ class Desk:
         record = self.coordinator.stopper.history.trials.get(number)
         if record is None or record.best_valid is None:
             return False
-        name, loss = self._names.get(number, f"#{number}"), record.best_valid.loss
-        before = self._valid_of.get(name)
-        if before == loss:
-            return False
-        if before is not None:
-            self._valid.remove((before, name))
-        self._valid_of[name] = loss
-        self._valid.add((loss, name))
-        return True
+        return self._ranking.note(self._name(number), record.best_valid.loss)
 
-    def _prune_models(self) -> None:
-        """Of the trials that have ended, the models of the best few stay."""
-        best = {name for _, name in self._valid[: self._terms.keep_models]}
-        for name, (storage, folder) in list(self._models.items()):
-            trial = self._known(name)
-            if name not in best and (trial is None or not trial.running):
-                del self._models[name]
-                storage.delete(folder)
+    def _name(self, number: int) -> str:
+        """Ray's name of a trial; one that Ray has forgotten has none."""
+        return self._names.get(number, f"#{number}")
 
     def _view(self) -> View:
         history = self.coordinator.stopper.history
         most = max(self._terms.confirm_top, self._terms.keep_models)
         return View(
             history.costs,
-            tuple(self._valid[:most]),
+            self._ranking.top(most),
             history.median_violation,
             history.largest_violation,
         )
@@ -262,9 +289,14 @@ class Desk:
 
 def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration as the file can hold it: what JSON cannot say is described."""
-    return json.loads(json.dumps(dict(params), default=_described))  # type: ignore[no-any-return]
+    return {str(name): _described(value) for name, value in params.items()}
 
 
-def _described(value: object) -> object:
-    item = getattr(value, "item", None)  # a NumPy scalar
-    return item() if callable(item) else repr(value)
+def _described(value: object) -> Any:
+    if isinstance(value, Mapping):
+        return _plain(value)
+    if isinstance(value, (list, tuple)):
+        return [_described(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return value if isinstance(value, (bool, int, float, str, type(None))) else repr(value)

@@ -12,20 +12,20 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from acetune.artifacts import checkpoint_writer, write_model
-from acetune.core.decision import Action, Decision, Stratum
+from acetune.artifacts import cannot_keep, checkpoint_writer, write_model
+from acetune.core.decision import Action, Decision
+from acetune.core.goals import FailedCheck
 from acetune.core.outcome import outcome
 from acetune.core.record import Progress
 from acetune.link import Plan, Reply, Report
 from acetune.policies.base import passes_gate
 from acetune.ray import wire
 from acetune.ray.board import Reader, Terms, View
+from acetune.ray.standing import Standing
 from acetune.ray.storage import Storage
-from acetune.stopper import Stopper
 
 _WENT_ON = "the scheduler let it go on"
 
@@ -41,10 +41,6 @@ class Outlet(Protocol):
     """Where results go: ``tune.report``, or what ``step()`` of a class trainable returns."""
 
     storage: Storage
-
-    @property
-    def restored_step(self) -> int:
-        """The step of a checkpoint that was loaded behind our back."""
 
     def ready_to_save(self) -> None:
         """Raise if reports cannot carry checkpoints."""
@@ -84,15 +80,13 @@ class RayLink:
         self._standing = Standing(trial, terms)
         self._last: Report | None = None
         self._saving: Callable[[Path], object] | None = None
-        self._superseded: list[str] = []  # models that a better one has replaced
+        self._about: Report | None = None  # the report whose check is being made
         self._watchdog: threading.Timer | None = None
 
     # -- the protocol ----------------------------------------------------------------------------
 
     def begin(self, total_steps: int | None, startup_s: float) -> Plan:
         """See Link. The interval is chosen here, by the costs on the board."""
-        if not self._progress.last_step:
-            self._progress.last_step = self._outlet.restored_step
         costs = self._view.costs
         interval = self._terms.policy.interval(total_steps, costs)
         self._attempt = self._attempt._replace(
@@ -110,8 +104,15 @@ class RayLink:
         self._attempt = self._attempt._replace(total_steps=total_steps)
         self._standing.declare(total_steps)
 
+    def resume_at(self, step: int) -> None:
+        """Ray has restored a class trainable behind our back, before its first report here."""
+        self._progress.last_step = step
+        self._attempt = self._attempt._replace(resumed_from=step)
+        self._standing.begin(self._attempt, self._progress)
+
     def fresh_gate(self, report: Report) -> float:
         """See Link. As fresh as can be had without waiting."""
+        self._about = report
         self._look()
         return self._gate()
 
@@ -123,7 +124,7 @@ class RayLink:
         for limit in self._terms.goals.constraints if constraint is not None else ():
             if limit.name == constraint and limit.timeout_s is not None:
                 error = f"the check of {constraint!r} outran its timeout of {limit.timeout_s:g} s"
-                self._watchdog = threading.Timer(limit.timeout_s, _end_process, [error])
+                self._watchdog = threading.Timer(limit.timeout_s, self._give_up, [error])
                 self._watchdog.daemon = True
                 self._watchdog.start()
 
@@ -140,11 +141,10 @@ class RayLink:
         return Reply(decision, self._gate(), self._keep_below(), stop=False, ended=ended)
 
     def finish(self, report: Report | None) -> None:
-        """See Link. Without a check there is nothing to say: the driver sees the trial end."""
-        if report is not None:
-            assert self._last is not None  # it reported before it ended
-            self._standing.end(report)
-            self._send(wire.Message(self._attempt, None, report), self._last)
+        """See Link. Also without a check: so the driver knows that none was forgotten."""
+        assert self._last is not None  # it reported before it ended
+        self._standing.end(report)
+        self._send(wire.Message(self._attempt, None, report, closed=True), self._last)
 
     def keep_model(self, step: int, model: object) -> None:
         """See Link. A model that cannot be kept costs the model, not the trial."""
@@ -154,13 +154,8 @@ class RayLink:
                 write_model(Path(folder), model)
                 self._outlet.storage.keep(Path(folder), name)
         except Exception as error:
-            self._reader.notice = (
-                f"the model cannot be kept ({type(error).__name__}: {error}); give "
-                "report(..., snapshot=function) that returns a path, or something that can be "
-                "pickled"
-            )
+            self._reader.notice = cannot_keep(error)
             return
-        self._superseded = [known for known in self._standing.models.values() if known != name]
         self._standing.models = {step: name}
 
     def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
@@ -206,83 +201,12 @@ class RayLink:
         write, self._saving = self._saving, None
         saving = None if write is None else Saving(write, standing.progress)
         self._outlet.send(result, message, saving)
-        for name in self._superseded:  # not before the driver knows of the better one
-            self._outlet.storage.delete(name)
-        self._superseded = []
 
-
-class Standing:
-    """What is known of a trial inside its own worker, by the same rules as in the driver."""
-
-    def __init__(self, trial: str, terms: Terms) -> None:
-        self._goals = goals = terms.goals
-        self._stopper = Stopper(
-            objective=goals.objective.name,
-            mode=goals.objective.mode,
-            constraints=goals.constraints,
-            policy=terms.policy,
-        )
-        self._handle = self._stopper.start(trial)
-        self.record = self._handle.record
-        self.progress = self.record.progress
-        self.stratum: Stratum = "unchecked"
-        self.models: dict[int, str] = {}  # by step: the folder a model is kept in
-
-    def begin(self, attempt: wire.Attempt, progress: Progress) -> None:
-        """The plan is known; ``progress`` is what an earlier run has left."""
-        self.progress = replace(
-            progress, total_steps=attempt.total_steps, interval=attempt.interval
-        )
-        self.record.progress = self.progress
-
-    def declare(self, total_steps: int) -> None:
-        """The last step became known late."""
-        self._handle.declare(total_steps)
-
-    @property
-    def valid_loss(self) -> float:
-        """Of the best valid checkpoint so far."""
-        best = self.record.best_valid
-        return math.inf if best is None else best.loss
-
-    def take(self, report: Report) -> None:
-        """A report."""
-        decided = Decision(Action.CONTINUE, _WENT_ON)  # where to decide is the driver
-        self._handle.observe(
-            report.step,
-            report.value,
-            report.measured,
-            checked_step=report.checked_step,
-            decided=decided,
-        )
-        self._judge(report)
-
-    def end(self, report: Report) -> None:
-        """The check at the end of a trial that ended by itself."""
-        self._handle.finish(report.measured, checked_step=report.checked_step)
-        self._judge(report)
-
-    def _judge(self, report: Report) -> None:
-        self.stratum = "unchecked"
-        if report.measured is not None or not self._goals.constraints:
-            valid, _ = self._goals.judge(report.measured or {})
-            self.stratum = "valid" if valid else "invalid"
-
-    def best(self, loss: float | None) -> wire.Best:
-        """The checkpoint that searchers are told of, with the loss they are told."""
-        found = self.record.best_valid or self.record.nearest
-        step = self.record.progress.best_step if found is None else found.step
-        measured = {} if found is None else found.measured
-        return wire.Best(
-            step,
-            math.inf if loss is None else loss,
-            self.record.best_valid is not None,
-            self.models.get(step, ""),
-            {c.name: wire.readable(measured, c.name) for c in self._goals.constraints},
-        )
-
-
-def _end_process(error: str) -> None:
-    """The last resort against a check that does not return."""
-    print(f"acetune: {error}; ending the trial's process", file=sys.stderr, flush=True)
-    os._exit(1)
+    def _give_up(self, error: str) -> None:
+        """The last resort against a check that does not return: end the process, and say why."""
+        if self._about is not None:
+            names = [constraint.name for constraint in self._terms.goals.constraints]
+            failed = self._about._replace(measured=dict.fromkeys(names, FailedCheck(error)))
+            self._reader.leave(self._trial, wire.encode(wire.Message(self._attempt, failed)))
+        print(f"acetune: {error}; ending the trial's process", file=sys.stderr, flush=True)
+        os._exit(1)

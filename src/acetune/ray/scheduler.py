@@ -10,10 +10,11 @@ from typing import Any
 
 from ray.tune.schedulers import FIFOScheduler
 
-from acetune.core.errors import GoalError, ReportError
+from acetune.core.errors import GoalError, StudyError
 from acetune.core.goals import Constraint, Goals, Objective
 from acetune.link import Report
 from acetune.policies import Policy, make_policy
+from acetune.policies.base import require_whole
 from acetune.ray import wire
 from acetune.ray.board import Terms
 from acetune.ray.desk import STUDY_NAME, Desk, logger
@@ -70,9 +71,8 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
                 f"{self._policy!r} checks constraints after the run, and a Tuner has no place for "
                 "that; use constraints='callback', or acetune.tune(..., engine='ray')"
             )
-        for name, number in (("confirm_top", confirm_top), ("keep_models", keep_models)):
-            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-                raise GoalError(f"{name} must be a whole number >= 1, got {number!r}")
+        require_whole("confirm_top", confirm_top, least=1)
+        require_whole("keep_models", keep_models, least=1)
         self._constraints = tuple(constraints)
         Goals(Objective("objective", "min"), self._constraints)  # complains now, not in fit()
         self._own = metric, mode
@@ -109,37 +109,43 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         """The first trial tells where the experiment lives."""
         storage = Storage(trial.storage)
         if self._desk is None or self._desk.experiment != storage.experiment:
+            if self._desk is not None:
+                self._desk.close()
             self._desk = self._open(storage)
             weakref.finalize(self, self._desk.close)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
-        """Decide on a report. Never raises for a report that makes no sense: that ends a trial."""
+        """Decide on a report. One that makes no sense ends its trial, and not the experiment."""
         self._latest[trial.trial_id] = _which(result)
         try:
             message = self._message(result)
-            stop = self._opened.take(trial.trial_id, trial.config, message)
-            if message.best is not None and message.best.model:
-                storage = Storage(trial.storage)
-                self._opened.keeps_model(trial.trial_id, storage, message.best.model)
-        except ReportError as error:
-            self._opened.failed(trial.trial_id, trial.config, str(error))
-            logger.error("trial %s is stopped, its report makes no sense: %s", trial, error)
+            folder = message.best.model if message.best is not None else ""
+            model = Storage(trial.storage).local(folder) if folder else None
+            stop = self._opened.take(trial.trial_id, trial.config, message, model)
+        except StudyError:
+            raise  # the study file cannot be written: nothing that follows would be remembered
+        except Exception as error:
+            reason = f"its report makes no sense: {type(error).__name__}: {error}"
+            logger.exception("trial %s is stopped, %s", trial, reason)
+            self._opened.failed(trial.trial_id, trial.config, reason)
             stop = True
         return str(self.STOP if stop else self.CONTINUE)
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
         """A trial ended: by itself, by our decision or by Ray's."""
         # Ray does not ask about a result that meets a criterion of its own: then it is new here
-        if self._metric in result and _which(result) != self._latest.get(trial.trial_id):
+        new = self._metric in result and _which(result) != self._latest.get(trial.trial_id)
+        if new:
             self.on_trial_result(tune_controller, trial, result)
         self._latest.pop(trial.trial_id, None)
-        self._opened.ended(trial.trial_id)
+        self._opened.ended(trial.trial_id, by_ray=new)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         """A trial failed; Ray may try it again, which makes another attempt of it."""
         text = ""
         with contextlib.suppress(OSError, TypeError):  # no file, or one of another machine
-            text = Path(trial.error_file).read_text().rpartition("Failure #")[2].strip()
+            text = Path(trial.error_file).read_text(errors="replace")
+        text = text.rpartition("Failure #")[2].strip()
         reason = text.rpartition("\n")[2].strip() or "it failed in Ray"
         self._opened.failed(trial.trial_id, trial.config, reason, text or None)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from pyarrow import fs
-from ray import tune
 
 
 class Storage:
@@ -35,6 +34,11 @@ class Storage:
         """A folder on this machine for whatever the trial writes."""
         return Path(self._context.trial_working_directory)
 
+    @property
+    def trial_folder(self) -> str:
+        """The name of the trial's folder."""
+        return posixpath.basename(str(self._context.trial_fs_path))
+
     def keep(self, source: Path, name: str) -> None:
         """Copy a folder into the trial's own."""
         target = self._path(name)
@@ -46,9 +50,9 @@ class Storage:
         with contextlib.suppress(OSError):
             self._files.delete_dir(self._path(name))
 
-    def checkpoint(self, name: str) -> tune.Checkpoint:
-        """A folder of the trial, as Ray hands out checkpoints."""
-        return tune.Checkpoint(self._path(name), self._files)
+    def local(self, name: str) -> Path | None:
+        """A folder of the trial, where that is one in the local file system."""
+        return None if self.local_experiment is None else Path(self._path(name))
 
     def _path(self, name: str) -> str:
         return posixpath.join(self._context.trial_fs_path, name)

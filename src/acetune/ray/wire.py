@@ -49,6 +49,7 @@ class Message(NamedTuple):
     end: Report | None = None
     best: Best | None = None  # of this attempt, so far
     notice: str = ""
+    closed: bool = False  # the trial has ended by itself, and nothing more is due
 
 
 def encode(message: Message) -> str:
@@ -60,6 +61,7 @@ def encode(message: Message) -> str:
             "end": _report_out(message.end),
             "best": message.best,
             "notice": message.notice,
+            "closed": message.closed,
         },
         separators=(",", ":"),
     )
@@ -71,7 +73,7 @@ def decode(text: str) -> Message:
     attempt = Attempt(*found["attempt"])
     report, end = _report_in(found["report"]), _report_in(found["end"])
     best = None if found["best"] is None else Best(*found["best"])
-    return Message(attempt, report, end, best, found["notice"])
+    return Message(attempt, report, end, best, found["notice"], found["closed"])
 
 
 def best_in(result: Mapping[str, Any]) -> Best | None:

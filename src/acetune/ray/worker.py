@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pyarrow.fs import LocalFileSystem
 from ray import tune
 
 from acetune.core.errors import ReportError
@@ -33,8 +34,16 @@ class RayTrial(Trial):
     ) -> None:
         super().__init__(context, link)
         self._outlet = outlet
+        self._ray_link = link
         if isinstance(outlet, ClassOutlet):
-            outlet.time_steps(self.start_step)
+            outlet.before_steps(self._begin_step)
+
+    def _begin_step(self) -> None:
+        """Ray calls ``step`` of a class trainable; before the first time it may restore it."""
+        assert isinstance(self._outlet, ClassOutlet)
+        if not self._progress.last_step and self._outlet.restored_step:
+            self._ray_link.resume_at(self._outlet.restored_step)
+        self.start_step()
 
     def result(self) -> dict[str, Any]:
         """What ``step()`` of a class trainable returns: the report just made, as Ray wants it."""
@@ -87,7 +96,7 @@ def trial(
     token = uuid.uuid4().hex[:12]
     return RayTrial(
         TrialContext(
-            number=_number(outlet.trial),
+            number=_number(outlet.trial, outlet.storage.trial_folder),
             attempt=1,
             params=params,
             goals=terms.goals,
@@ -125,7 +134,9 @@ class FunctionOutlet:
         known = {} if found is None else found.get_metadata().get(_METADATA, {})
         if not known:
             return None, Progress()
-        return Path(found.to_directory()), Progress(**known)
+        local = isinstance(found.filesystem, LocalFileSystem)
+        folder = found.path if local else found.to_directory(tempfile.mkdtemp())
+        return Path(folder), Progress(**known)
 
     def send(self, result: dict[str, Any], message: wire.Message, saving: Saving | None) -> None:
         """See Outlet. Raises SystemExit if the trial was stopped."""
@@ -138,8 +149,6 @@ class FunctionOutlet:
             checkpoint = tune.Checkpoint.from_directory(folder)
             checkpoint.set_metadata({_METADATA: asdict(saving.progress)})
             tune.report(result, checkpoint=checkpoint)
-
-    restored_step = 0  # resume() has said all
 
     def ready_to_save(self) -> None:
         """Reports may carry checkpoints."""
@@ -171,16 +180,16 @@ class ClassOutlet:
         """How many steps were made before, by a run whose checkpoint Ray has loaded."""
         return int(self._trainable.iteration)
 
-    def time_steps(self, start_step: Callable[[], None]) -> None:
+    def before_steps(self, begin_step: Callable[[], None]) -> None:
         """An iteration begins when Ray calls ``step``."""
         step = type(self._trainable).step.__get__(self._trainable)
 
-        def timed() -> dict[str, Any]:
-            start_step()
+        def begun() -> dict[str, Any]:
+            begin_step()
             result: dict[str, Any] = step()
             return result
 
-        self._trainable.step = timed
+        self._trainable.step = begun
 
     def ready_to_save(self) -> None:
         """Class trainables have a method for that."""
@@ -193,6 +202,7 @@ class ClassOutlet:
         """See Outlet."""
         if self._pending is not None:  # the check at the trial's end, in the same step
             message = message._replace(report=self._pending[1].report)
+            result = {**self._pending[0], **result}
         self._pending = result, message
 
     def take(self, ended: bool) -> dict[str, Any]:
@@ -201,12 +211,15 @@ class ClassOutlet:
             raise ReportError("step() must call report(...) before it returns trial.result()")
         (result, message), self._pending = self._pending, None
         result[wire.REPORT] = wire.encode(message)
-        if ended or message.end is not None:
+        if ended or message.closed:
             result["done"] = True
         return result
 
 
-def _number(trial: str) -> int:
-    """The trial's place in the experiment, from 1: Ray counts in the name."""
+def _number(trial: str, folder: str) -> int:
+    """The trial's place in the experiment, from 1: Ray counts in the name, or in the folder's."""
     found = re.search(r"_(\d+)$", trial)
-    return int(found.group(1)) + 1 if found else 0
+    if found:
+        return int(found[1]) + 1
+    found = re.search(rf"{re.escape(trial)}_(\d+)", folder)
+    return int(found[1]) if found else 0
