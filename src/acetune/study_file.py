@@ -58,7 +58,7 @@ def describe_study(
     }
 
 
-def open_study(path: Path, description: Mapping[str, Any], stacklevel: int = 4) -> Store:
+def open_study(path: Path, description: Mapping[str, Any]) -> Store:
     """Make the file, or open the one that is there if it is of the same study."""
     if not path.exists():
         return Store.create(path, description)
@@ -78,7 +78,7 @@ def open_study(path: Path, description: Mapping[str, Any], stacklevel: int = 4) 
                 f"the training function or a check has changed since {path} was begun; its earlier "
                 "trials are compared with the new ones all the same",
                 CodeChangedWarning,
-                stacklevel=stacklevel,
+                stacklevel=3,  # the caller of tune()
             )
         with store.transaction():
             store.set_settings(description["settings"], description["code_hash"])

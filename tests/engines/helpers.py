@@ -6,9 +6,11 @@ import contextlib
 import itertools
 import math
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -161,6 +163,7 @@ def script(path: Path, source: str, *arguments: object) -> Iterator[subprocess.P
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,  # a group of its own, as a terminal gives it
     )
     try:
         yield process
@@ -326,6 +329,54 @@ def by_hand(table: Sequence[Sequence[tuple[float, float]]]) -> Callable[[Trial],
 def g_of(model: tuple[int, int, float]) -> float:
     """The check that belongs to :func:`by_hand`."""
     return model[2]
+
+
+# -- workers that are killed ---------------------------------------------------------------------
+
+
+def acknowledging(acks: Path, last: int, pause_s: float) -> Callable[[Trial], None]:
+    """Trains some steps, and notes which reports were acknowledged and by which process."""
+
+    def train(trial: Trial) -> None:
+        for step in trial.steps(last):
+            time.sleep(pause_s)
+            value = trial.params["x"] + 1 / step
+            trial.report(value, model=step, snapshot=int)
+            append_line(acks, trial.number, trial.attempt, step, value, os.getpid())
+
+    return train
+
+
+@contextlib.contextmanager
+def killing(
+    acks: Path, pause_s: Callable[[], float], most: float = math.inf
+) -> Iterator[list[int]]:
+    """Meanwhile kill the worker that reported last, now and then; gives those that were."""
+    done = threading.Event()
+    killed: list[int] = []
+
+    def kill() -> None:
+        while len(killed) < most and not done.wait(pause_s()):
+            lines = read_lines(acks)
+            pid = int(lines[-1][-1]) if lines else 0
+            if pid and pid not in killed and alive(pid):
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        yield killed
+    finally:
+        done.set()
+        killer.join()
+
+
+def require_failed_as_killed(study: Path, killed: Sequence[int], reason: str) -> None:
+    """Trials failed for that reason only, at most one for each worker that was killed."""
+    failed = [row["reason"] for row in trial_rows(study) if row["state"] == "failed"]
+    assert 0 < len(failed) <= len(killed)
+    assert all(reason in found for found in failed)
 
 
 # -- studies that are killed ---------------------------------------------------------------------

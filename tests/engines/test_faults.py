@@ -29,13 +29,16 @@ from engines.helpers import (
     DEADLINE_S,
     DRIVER,
     Events,
+    acknowledging,
     alive,
     append_line,
+    killing,
     log_of,
     output_of,
     read_lines,
     report_rows,
     require_acknowledged,
+    require_failed_as_killed,
     require_same_decisions,
     require_whole,
     rows,
@@ -79,44 +82,18 @@ def bad_first(what: Callable[[Trial], object]) -> Callable[[Trial], None]:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_workers_killed_at_random_moments(study: Path, tmp_path: Path, seed: int) -> None:
-    acks = tmp_path / "acks"
-    done = threading.Event()
-    kills = 0
+    acks, chance = tmp_path / "acks", random.Random(seed)
+    xs = random.Random(seed).choices(range(1000), k=150)
+    check = Constraint("g", upper=4.5, check=lambda model: model)
+    with killing(acks, lambda: chance.uniform(0.02, 0.12)) as killed:
+        tune(acknowledging(acks, 6, 0.003), study, xs=xs, constraints=[check], workers=2)
 
-    def train(trial: Trial) -> None:
-        for step in trial.steps(6):
-            time.sleep(0.003)
-            value = trial.params["x"] + 1 / step
-            trial.report(value, model=step, snapshot=int)
-            append_line(acks, trial.number, trial.attempt, step, value, os.getpid())
-
-    def kill_now_and_then() -> None:
-        nonlocal kills
-        chance = random.Random(seed)
-        while not done.wait(chance.uniform(0.02, 0.12)):
-            lines = read_lines(acks)
-            if lines and alive(pid := int(lines[-1][-1])):
-                os.kill(pid, signal.SIGKILL)
-                kills += 1
-
-    killer = threading.Thread(target=kill_now_and_then)
-    killer.start()
-    try:
-        xs = random.Random(seed).choices(range(1000), k=150)
-        check = Constraint("g", upper=4.5, check=lambda model: model)
-        tune(train, study, xs=xs, constraints=[check], workers=2)
-    finally:
-        done.set()
-        killer.join()
-
-    assert kills >= 5
+    assert len(killed) >= 5
     assert require_acknowledged(study, acks) > 0
     found = trial_rows(study)
     assert [row["trial"] for row in found] == list(range(1, 151))
     assert {row["state"] for row in found} == {"finished", "stopped", "failed"}
-    killed = [row["reason"] for row in found if row["state"] == "failed"]
-    assert 0 < len(killed) <= kills
-    assert all("was killed by SIGKILL" in reason for reason in killed)
+    require_failed_as_killed(study, killed, "was killed by SIGKILL")
     require_same_decisions(study, ACE())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -32,14 +33,10 @@ from engines.helpers import (
 SCRIPT = """
 import json, os, pathlib, sys, time
 sys.path.insert(0, sys.argv[1])
-from acetune import Constraint
-from acetune.engines import local
 from engines.helpers import append_line, tune
 
 folder = pathlib.Path(sys.argv[2])
-steps, hang = int(sys.argv[3]), sys.argv[4] == "hang"
-if hang:
-    local._GRACE_S = 600  # only a second Ctrl-C can end it
+steps, hang, options = int(sys.argv[3]), sys.argv[4] == "hang", json.loads(sys.argv[5])
 
 def train(trial):
     for step in trial.steps(steps):
@@ -51,15 +48,22 @@ def confirm(model):
     append_line(folder / "confirmed", model)
     return {"g": 0}
 
-result = tune(train, folder / "study.db", max_trials=2, workers=2, confirm=confirm, confirm_top=2)
+result = tune(
+    train, folder / "study.db", max_trials=2, workers=2, confirm=confirm, confirm_top=2, **options
+)
 print(json.dumps(result.counts))
 """
 
 
 @contextmanager
-def running(folder: Path, steps: int, hang: str = "") -> Iterator[Popen[str]]:
-    tests = Path(__file__).parents[1]
-    with script(folder / "driver.py", SCRIPT, tests, folder, steps, hang or "no") as driver:
+def running(
+    folder: Path, steps: int, hang: str = "no", engine: str = "local"
+) -> Iterator[Popen[str]]:
+    options: dict[str, Any] = {"stop_grace_s": 600} if hang == "hang" else {}
+    if engine == "ray":
+        options |= {"engine": engine, "resources": {"cpu": 0.5}}
+    arguments = Path(__file__).parents[1], folder, steps, hang, json.dumps(options)
+    with script(folder / "driver.py", SCRIPT, *arguments) as driver:
         yield driver
 
 
@@ -67,13 +71,16 @@ def trials_reported(folder: Path) -> set[str]:
     return {line[0] for line in read_lines(folder / "reports")}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "engine"),
+    [(signal.SIGINT, "local"), (signal.SIGTERM, "local"), (signal.SIGINT, "ray")],
+)
 def test_one_signal_ends_cleanly_and_the_next_call_goes_on(
-    study: Path, tmp_path: Path, number: signal.Signals
+    study: Path, tmp_path: Path, number: signal.Signals, engine: str
 ) -> None:
-    with running(tmp_path, 1_000_000) as driver:
+    with running(tmp_path, 1_000_000, engine=engine) as driver:
         wait_for(lambda: len(trials_reported(tmp_path)) == 2, "reports of both trials")
-        driver.send_signal(number)
+        os.killpg(driver.pid, number)  # all that the terminal would reach
         assert json.loads(output_of(driver)) == {"interrupted": 2}
     assert {row["reason"] for row in trial_rows(study)} == {"interrupted by the user"}
     assert not (tmp_path / "confirmed").exists()

@@ -25,12 +25,15 @@ from acetune import ACE, Constraint, Trial
 from engines.helpers import (
     DRIVER,
     Events,
+    acknowledging,
     alive,
     append_line,
+    killing,
     output_of,
     read_lines,
     report_rows,
     require_acknowledged,
+    require_failed_as_killed,
     require_same_decisions,
     require_whole,
     rows,
@@ -97,41 +100,16 @@ def test_a_killed_worker_takes_its_children_along_and_its_trial_goes_on(
 @pytest.mark.usefixtures("cluster")
 def test_workers_killed_in_the_middle_of_things(study: Path, tmp_path: Path) -> None:
     acks = tmp_path / "acks"
-    done = threading.Event()
-    killed: set[int] = set()
-
-    def train(trial: Trial) -> None:
-        for step in trial.steps(8):
-            time.sleep(0.02)
-            value = trial.params["x"] + 1 / step
-            trial.report(value, model=step, snapshot=int)
-            append_line(acks, trial.number, trial.attempt, step, value, os.getpid())
-
-    def kill_some() -> None:
-        while len(killed) < 4 and not done.wait(0.3):
-            lines = read_lines(acks)
-            pid = int(lines[-1][-1]) if lines else 0
-            if pid and pid not in killed and alive(pid):
-                os.kill(pid, signal.SIGKILL)
-                killed.add(pid)
-
-    killer = threading.Thread(target=kill_some)
-    killer.start()
     check = Constraint("g", upper=6.5, check=lambda model: model)
-    try:
-        tune(train, study, xs=range(60), constraints=[check], workers=3, engine="ray", retries=5)
-    finally:
-        done.set()
-        killer.join()
+    options: dict[str, Any] = {"workers": 3, "engine": "ray", "retries": 5}
+    with killing(acks, lambda: 0.3, most=4) as killed:
+        tune(acknowledging(acks, 8, 0.02), study, xs=range(60), constraints=[check], **options)
 
     assert len(killed) >= 3
     assert require_acknowledged(study, acks) > 0
-    found = trial_rows(study)
-    last = {row["trial"]: row["state"] for row in found}
+    last = {row["trial"]: row["state"] for row in trial_rows(study)}
     assert set(last) == set(range(1, 61)) and set(last.values()) == {"finished", "stopped"}
-    lost = [row["reason"] for row in found if row["state"] == "failed"]
-    assert 0 < len(lost) <= len(killed)
-    assert all("its worker process died" in reason for reason in lost)
+    require_failed_as_killed(study, killed, "its worker process died")
     require_same_decisions(study, ACE())
 
 

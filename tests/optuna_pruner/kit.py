@@ -19,11 +19,12 @@ LIMIT = Constraint("g", upper=0.5)
 def made(
     policy: Policy | None = None,
     constraints: tuple[Constraint, ...] = (LIMIT,),
+    for_dashboard: bool = False,  # each constraint once
     **options: Any,
 ) -> optuna.Study:
     """A study that minimises, with a limit, unless it is told otherwise."""
     options.setdefault("sampler", optuna.samplers.RandomSampler(seed=1))
-    pruner = AcePruner(constraints, policy, for_dashboard=False)  # each constraint once
+    pruner = AcePruner(constraints, policy, for_dashboard=for_dashboard)
     return optuna.create_study(pruner=pruner, **options)
 
 

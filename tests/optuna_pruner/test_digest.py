@@ -17,13 +17,17 @@ from optuna.trial import FrozenTrial, TrialState
 import acetune.optuna
 from acetune import ACE
 from acetune.optuna import AcePruner, OptunaTrial
+from acetune.optuna.access import StudyAccess
 from acetune.policies import POLICY_NAMES, parse_policy
-from optuna_pruner.kit import LIMIT, NEVER, begun, loaded, made, play
+from optuna_pruner.kit import LIMIT, NEVER, begun, loaded, made, play, told
 from optuna_pruner.plain import should_stop
 
 VALUES = st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0, math.nan, math.inf])
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # shrinking these events takes minutes
-KINDS = "begin ask report report report plain plain check finish complete fail enqueue retry resume"
+KINDS = (
+    "begin ask open declare report report report plain plain finish complete fail enqueue retry \
+resume"
+)
 EVENTS = st.lists(
     st.tuples(
         st.sampled_from(KINDS.split()),
@@ -56,18 +60,32 @@ class Play:
             self.running[trial.number] = trial, ace
         elif what == "enqueue":
             self.study.enqueue_trial({})
-        elif self.running:
-            number = sorted(self.running)[which % len(self.running)]
-            self.act(number, what, further, value, g)
+        elif fitting := sorted(number for number in self.running if self.fits(number, what)):
+            self.act(fitting[which % len(fitting)], what, further, value, g)
+
+    def fits(self, number: int, what: str) -> bool:
+        """Whether a running trial may do this at all."""
+        ace = self.running[number][1]
+        if what in ("open", "plain", "complete"):
+            return ace is None
+        if what == "declare":
+            return ace is not None and ace._progress.total_steps is None
+        return ace is not None or what not in ("report", "finish")
 
     def act(self, number: int, what: str, further: int, value: float, g: float) -> None:
         trial, ace = self.running[number]
         last = self.frozen(number).last_step
         step = (-1 if last is None else last) + further
         if what == "plain" and step >= 0:
-            if step not in self.frozen(number).intermediate_values and ace is None:
+            if step not in self.frozen(number).intermediate_values:
                 trial.report(value, step)
-        elif what in ("report", "check") and ace is not None and not ace.should_stop:
+        elif what == "open":  # without a last step
+            ace = acetune.optuna.trial(trial)
+            ace.declare(None)
+            self.running[number] = trial, ace
+        elif what == "declare" and ace is not None:
+            ace.declare(max(last or 0, 6))
+        elif what == "report" and ace is not None and not ace.should_stop:
             step = max(step, (last or 0) + 1)
             if step <= 6:
                 ace.report(value, step=step, constraints={"g": g})
@@ -81,10 +99,10 @@ class Play:
                         inherit_intermediate_values=what == "resume"
                     )
                     retry(self.study, failed)
-        elif what == "complete" and ace is None:
+        elif what == "complete":
             del self.running[number]
             self.study.tell(number, 1.0)
-        elif what == "finish" and ace is not None and last is not None:
+        elif what == "finish" and ace is not None and last:
             del self.running[number]
             try:
                 value = ace.finish()
@@ -103,6 +121,24 @@ def asked_anew(study: optuna.Study, trial: FrozenTrial) -> bool:
     return pruner.prune(loaded(study, pruner), trial)
 
 
+def known(study: optuna.Study, pruner: Any) -> Any:
+    """What a pruner that was just asked knows of trials: how they are checked, who has ended."""
+    digest = pruner.digest(study)
+    plans = {
+        number: (trial.progress.total_steps, trial.progress.interval, trial.cost_ratio)
+        for number, trial in digest.history.trials.items()
+    }
+    return plans, digest.history.gate, [trial.id for trial in digest.history.finished]
+
+
+def require_same_knowledge(study: optuna.Study) -> None:
+    """A pruner that has seen nothing before knows the same."""
+    anew = pickle.loads(pickle.dumps(study.pruner))
+    for pruner in (study.pruner, anew):
+        pruner.digest(study).refresh(StudyAccess(study))
+    assert known(study, study.pruner) == known(study, anew)
+
+
 @pytest.mark.filterwarnings("ignore::acetune.optuna.UncheckedTrialsWarning")
 @settings(max_examples=60, deadline=None, phases=PHASES)
 @given(events=EVENTS, truncation=st.sampled_from([0.25, 0.5]), gate=st.booleans())
@@ -118,6 +154,7 @@ def test_the_same_as_anew_and_as_a_plain_second_writing(
             assert said == should_stop(play.study, number, truncation, limit=0.5)
             assert said == asked_anew(play.study, trial)
             assert said == play.study.pruner.prune(play.study, trial)
+        require_same_knowledge(play.study)
 
 
 @pytest.mark.filterwarnings("ignore::acetune.optuna.UncheckedTrialsWarning")
@@ -131,6 +168,7 @@ def test_every_policy_says_the_same_anew(name: str, events: list[Any]) -> None:
         for number in play.running:
             trial = play.frozen(number)
             assert play.study.pruner.prune(play.study, trial) == asked_anew(play.study, trial)
+        require_same_knowledge(play.study)
 
 
 @pytest.mark.parametrize("name", [name for name in POLICY_NAMES if "+after" not in name])
@@ -146,6 +184,30 @@ def test_a_decision_taken_in_report_is_the_one_a_pruner_gives(name: str) -> None
             study.tell(ace.number, ace.finish())
         except optuna.TrialPruned:
             study.tell(ace.number, state=TrialState.PRUNED)
+
+
+def test_a_trial_met_before_it_began_without_a_last_step_is_checked_as_it_began() -> None:
+    study = made(ACE(truncation=0.5))
+    asked = study.ask()
+    for value, g in ((2.0, 0.85), (1.0, 0.0), (5.0, 0.0)):  # meanwhile, in the same process
+        play(study, [value], [g])
+    ace = acetune.optuna.trial(asked)
+    assert ace.report(9.0, constraints={"g": 0.0}).stop  # could not win: not checked
+    began = study.trials[0].system_attrs["ace:start"]
+    assert (began["total_steps"], began["interval"]) == (None, 1)
+    ace.declare(3)
+    assert study.trials[0].system_attrs["ace:start"] == began | {"total_steps": 3}
+    require_same_knowledge(study)
+    assert told(study, ace).constraints == {}
+
+
+def test_a_last_step_that_was_reported_before_it_was_declared() -> None:
+    study = made(NEVER)
+    ace = begun(study, None)
+    ace.report(1.0, constraints={"g": 0.0})
+    ace.declare(1)
+    require_same_knowledge(study)
+    assert told(study, ace).value == 1.0
 
 
 # -- what is read --------------------------------------------------------------------------------

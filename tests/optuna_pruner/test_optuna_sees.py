@@ -13,6 +13,8 @@ from acetune import ACE
 from acetune.optuna import AcePruner
 from optuna_pruner.kit import LIMIT, NEVER, made, objective, play
 
+both_ways = pytest.mark.parametrize("for_dashboard", [True, False], ids=["default", "once"])
+
 
 @pytest.mark.parametrize(
     ("sampler", "trials"),
@@ -23,34 +25,43 @@ from optuna_pruner.kit import LIMIT, NEVER, made, objective, play
     ],
     ids=["TPE", "NSGA-II", "GP"],
 )
+@both_ways
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-def test_samplers_run_and_the_best_trial_is_feasible(sampler: BaseSampler, trials: int) -> None:
-    study = made(ACE(), sampler=sampler)
+def test_samplers_run_and_the_best_trial_is_feasible(
+    sampler: BaseSampler, trials: int, for_dashboard: bool
+) -> None:
+    study = made(ACE(), for_dashboard=for_dashboard, sampler=sampler)
     study.optimize(objective, n_trials=trials)
     best = study.best_trial
     assert best.constraints["g"] <= 0
+    twice = for_dashboard and not isinstance(sampler, GPSampler)
     for trial in study.get_trials(states=(TrialState.COMPLETE,)):
-        assert list(trial.constraints) == ["g"]  # as samplers want it: the same for all
+        # as samplers want it: the same for all
+        assert trial.constraints.keys() == ({"0", "g"} if twice else {"g"})
+        assert len(set(trial.constraints.values())) == 1
 
 
-def test_tpe_sees_the_violations() -> None:
-    study = made(NEVER, sampler=TPESampler(seed=1))
+@both_ways
+def test_tpe_sees_the_violations(for_dashboard: bool) -> None:
+    study = made(NEVER, for_dashboard=for_dashboard, sampler=TPESampler(seed=1))
     study.optimize(objective, n_trials=20)
     infeasible = [t for t in study.trials if any(v > 0 for v in t.constraints.values())]
     assert infeasible
     assert all(optuna.samplers._tpe.sampler._get_infeasible_trial_score(t) > 0 for t in infeasible)
 
 
-def test_tpe_searches_where_the_limit_holds() -> None:
+@both_ways
+def test_tpe_searches_where_the_limit_holds(for_dashboard: bool) -> None:
     """Small x is better, and below 0.5 not allowed: without the constraint it would go to 0."""
-    study = made(NEVER, sampler=TPESampler(seed=1))
+    study = made(NEVER, for_dashboard=for_dashboard, sampler=TPESampler(seed=1))
     study.optimize(objective, n_trials=60)
     late = [trial.params["x"] for trial in study.trials[-20:]]
     assert 0.4 < sum(late) / len(late) < 0.8
 
 
-def test_plots_and_tables() -> None:
-    study = made(ACE(), sampler=TPESampler(seed=1))
+@both_ways
+def test_plots_and_tables(for_dashboard: bool) -> None:
+    study = made(ACE(), for_dashboard=for_dashboard, sampler=TPESampler(seed=1))
     study.optimize(objective, n_trials=15)
     for plot in ("optimization_history", "intermediate_values", "slice", "timeline", "edf"):
         assert getattr(optuna.visualization, f"plot_{plot}")(study) is not None
@@ -64,8 +75,9 @@ def test_plots_and_tables() -> None:
     assert ("Infeasible Trial" in names) == bool(infeasible)
 
 
-def test_an_infeasible_trial_is_shown_as_one() -> None:
-    study = made(NEVER)
+@both_ways
+def test_an_infeasible_trial_is_shown_as_one(for_dashboard: bool) -> None:
+    study = made(NEVER, for_dashboard=for_dashboard)
     play(study, [2.0], [0.0])
     play(study, [1.0], [1.0])
     history = optuna.visualization.plot_optimization_history(study)

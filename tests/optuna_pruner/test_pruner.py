@@ -42,12 +42,14 @@ def test_policies_that_check_after_the_run_are_refused(name: str) -> None:
     ("options", "message"),
     [
         ({"constraints": ["g <= 0.5"]}, "must be Constraint objects, got 'g <= 0.5'"),
+        ({"constraints": LIMIT}, "constraints must be a list, got Constraint"),
         ({"constraints": [LIMIT, LIMIT]}, "'g' is used twice"),
         ({"constraints": [LIMIT], "objective": "g"}, "'g' is used twice"),
         ({"constraints": [Constraint("g", upper=1.0, timeout_s=3.0)]}, "timeout_s=3.0"),
         ({"policy": 7}, "policy must be a policy or its name, got 7"),
         ({"policy": "acee"}, "unknown policy 'acee'"),
-        ({"confirm_top": 0}, "whole number >= 1, got 0"),
+        ({"confirm_top": 0}, "confirm_top must be a whole number >= 1, got 0"),
+        ({"confirm_top": True}, "confirm_top must be a whole number >= 1, got True"),
         ({"objective": ""}, "must be the name of a metric, got ''"),
     ],
 )

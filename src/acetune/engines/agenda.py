@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from acetune.coordinator import Coordinator
 from acetune.core.errors import StudyError
+from acetune.engines.messages import Evaluate, Evaluated
 from acetune.engines.pool import Slot
 from acetune.engines.settings import Settings
 from acetune.listener import Listeners
@@ -97,3 +98,26 @@ class Agenda:
                 f"{self._failures} trials failed one after another, so the study was ended; the "
                 f"last one, trial {trial.number}, with:\n{error}"
             )
+
+
+class Evaluation:
+    """Models to evaluate after the run, and what came of it."""
+
+    def __init__(self, tasks: Sequence[Evaluate]) -> None:
+        self._waiting = deque(enumerate(tasks))
+        self.results: list[Evaluated | None] = [None] * len(tasks)
+
+    def left(self) -> int:
+        """How many models wait for a worker."""
+        return len(self._waiting)
+
+    def assign(self, slot: Slot) -> None:
+        """Give a worker the next one."""
+        slot.evaluating, task = self._waiting.popleft()
+        slot.send(task)
+
+    def take(self, slot: Slot, result: Evaluated) -> None:
+        """What came of the one that a worker was given."""
+        assert slot.evaluating is not None
+        self.results[slot.evaluating] = result
+        slot.evaluating = slot.check_deadline = None

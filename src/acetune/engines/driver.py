@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from acetune.coordinator import Coordinator
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import ReportError, TrainingCodeError
 from acetune.engines import messages as m
-from acetune.engines.agenda import Agenda
+from acetune.engines.agenda import Agenda, Evaluation
 from acetune.engines.guard import Guard
 from acetune.engines.interrupts import Interrupts
 from acetune.engines.notices import Notices
@@ -39,14 +38,6 @@ class _Closing:
 
     reason: str
     since: float
-
-
-@dataclass(slots=True)
-class _Evaluation:
-    """Models to evaluate, and what came of it."""
-
-    tasks: deque[tuple[int, m.Evaluate]]
-    results: dict[int, m.Evaluated] = field(default_factory=dict)
 
 
 class Engine:
@@ -79,7 +70,7 @@ class Engine:
         self._session = Session(self._store)
         self._interrupts = Interrupts()
         self._closing: _Closing | None = None
-        self._evaluation: _Evaluation | None = None
+        self._evaluation: Evaluation | None = None
         coordinator.stopper.on_repeat = self._notices.say
 
     # -- the study -------------------------------------------------------------------------------
@@ -104,10 +95,7 @@ class Engine:
         """
         self._agenda.try_again(under_way)
         self._session.begin()
-        spent = self._settings.time_budget_s is not None and (
-            self.elapsed() >= self._settings.time_budget_s
-        )
-        if spent or self._agenda.left() == 0:
+        if self._budget_spent() or self._agenda.left() == 0:
             text = "nothing left to do: the budget is spent; raise time_budget_s or max_trials"
             self._notices.say(text)
         self._loop(self._agenda.left)
@@ -115,12 +103,12 @@ class Engine:
 
     def evaluate(self, tasks: Sequence[m.Evaluate]) -> list[m.Evaluated | None]:
         """Evaluate kept models, in parallel; None stands for those cut off by the user."""
-        self._evaluation = evaluation = _Evaluation(deque(enumerate(tasks)))
+        self._evaluation = evaluation = Evaluation(tasks)
         if not self.interrupted:
             self._closing = None
-            self._loop(lambda: len(evaluation.tasks))
+            self._loop(evaluation.left)
         self._evaluation = None
-        return [evaluation.results.get(index) for index in range(len(tasks))]
+        return evaluation.results
 
     def close(self) -> None:
         """End all workers. Trials that an error has left running can go on in another session."""
@@ -155,12 +143,12 @@ class Engine:
 
     def _look_at_the_clock(self) -> None:
         """Begin to close when the budget is spent or the user says so; end what does not end."""
-        now, budget = time.monotonic(), self._settings.time_budget_s
+        now = time.monotonic()
         if self._closing is None:
             if self.interrupted:
                 self._notices.say("interrupted: ending cleanly, press Ctrl-C again to stop at once")
                 self._closing = _Closing(INTERRUPTED, now)
-            elif self._evaluation is None and budget is not None and self.elapsed() >= budget:
+            elif self._evaluation is None and self._budget_spent():
                 self._closing = _Closing("the time budget is spent", now)
             else:
                 return
@@ -170,6 +158,10 @@ class Engine:
             for slot in self._pool.slots:
                 if slot.busy:
                     self._guard.cut_off(slot, self._closing.reason)
+
+    def _budget_spent(self) -> bool:
+        budget = self._settings.time_budget_s
+        return budget is not None and self.elapsed() >= budget
 
     def _assign(self, left: Callable[[], int | None]) -> None:
         """Give idle workers something to do, and start workers where there is work for them."""
@@ -183,8 +175,7 @@ class Engine:
                 if self._evaluation is None:
                     self._assign_trial(slot)
                 else:
-                    slot.evaluating, task = self._evaluation.tasks.popleft()
-                    slot.send(task)
+                    self._evaluation.assign(slot)
 
     def _assign_trial(self, slot: Slot) -> None:
         with self._store.transaction():
@@ -197,10 +188,10 @@ class Engine:
 
     def _listen(self) -> None:
         """Take what workers say; all answers go out after one commit."""
-        answers: list[tuple[Slot, object]] = []
         heard = self._pool.wait(_TICK_S)
         if not heard:
             return
+        answers: list[tuple[Slot, object]] = []
         now = time.monotonic()
         with self._store.transaction():
             for slot, message in heard:
@@ -282,17 +273,15 @@ class Engine:
         if saved.sent:
             error = self._parcels.unpack(slot.index, saved.path)
             if error is not None:
-                what = f"a {'model' if saved.kind == 'model' else 'checkpoint'} that a worker sent"
-                self._notices.once(f"{what} cannot be kept: {error}", about=("parcel", error))
+                self._notices.not_kept(saved, error)
                 return
         shelf = self._coordinator.shelf
         add = shelf.add_model if saved.kind == "model" else shelf.add_checkpoint
         add(trial, saved.step, saved.path, saved.size)
 
     def _evaluated(self, slot: Slot, result: m.Evaluated) -> None:
-        assert self._evaluation is not None and slot.evaluating is not None
-        self._evaluation.results[slot.evaluating] = result
-        slot.evaluating = slot.check_deadline = None
+        assert self._evaluation is not None
+        self._evaluation.take(slot, result)
 
     def _lost(self, slot: Slot, error: str) -> None:
         """A worker is gone: so is what it was doing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from acetune.core.decision import Decision
 from acetune.core.goals import FailedCheck, Goals
+from acetune.engines.messages import Saved
 from acetune.link import Report
 from acetune.listener import Listeners
 from acetune.study_trial import StudyTrial
@@ -30,6 +31,12 @@ class Notices:
     def reported(self, trial: int, report: Report, decision: Decision) -> None:
         """A report was taken and decided on."""
         self._listeners.call("on_report", trial, report, decision)
+
+    def not_kept(self, saved: Saved, error: str) -> None:
+        """Say once why what workers send cannot be kept."""
+        what = "model" if saved.kind == "model" else "checkpoint"
+        text = f"a {what} that a worker sent cannot be kept: {error}"
+        self.once(text, about=("parcel", error))
 
     def look_at_checks(self, trial: StudyTrial, report: Report) -> None:
         """Say once what is wrong with the check of a constraint."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from acetune.artifacts import copy_into, write_folder, write_model
+from acetune.artifacts import checkpoint_writer, write_folder, write_model
 from acetune.core.errors import ReportError
 from acetune.engines.messages import (
     AskGate,
@@ -123,15 +122,7 @@ class PipeLink:
     def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
         """See Link."""
         target = self._folder / f"resume-{step:07d}"
-        if isinstance(source, os.PathLike):
-            path = Path(source)
-            if not path.exists():
-                raise ReportError(f"checkpoint {str(path)!r} does not exist")
-            write_folder(target, lambda folder: copy_into(path, folder))
-        elif callable(source):
-            write_folder(target, source)
-        else:
-            raise ReportError(f"checkpoint must be a path or a function, got {source!r}")
+        write_folder(target, checkpoint_writer(source))
         self._saved("resume", step, target)
 
     def _saved(self, kind: str, step: int, target: Path) -> None:

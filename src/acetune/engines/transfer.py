@@ -1,7 +1,9 @@
 """Folders over a connection, for workers that do not see the study's folder.
 
-A folder travels as a tar, in pieces small enough that the driver, which is one thread, can attend
-to other workers in between.
+A folder travels as a tar, in pieces: neither end holds it in memory, and the driver attends to
+other workers while it is on its way. To pack one, or unpack it, the driver copies it on its own
+disk in one go, and as it is one thread, all workers wait for that long: for checkpoints of many GB
+give the nodes a folder that they share.
 """
 
 from __future__ import annotations

@@ -93,6 +93,15 @@ class Digest:
             self._read_anew(study)
         return self.handle(trial.number)
 
+    def declare(self, number: int, total_steps: int) -> StoredStart:
+        """The last step of a trial that began without one; returns how it stands to be checked."""
+        followed = self._followed[number]
+        followed.handle.declare(total_steps)
+        record = followed.handle.record
+        start = StoredStart(total_steps, record.progress.interval, record.cost_ratio)
+        followed.learn_plan(start)
+        return start
+
     def handle(self, number: int) -> StopperTrial:
         """A trial that was met."""
         return self._followed[number].handle

@@ -37,11 +37,12 @@ class FollowedTrial:
         self._spent = Spent()
 
     def learn_plan(self, start: StoredStart | None) -> None:
-        """The last step became known after the trial had begun."""
-        if start is None or start.total_steps is None:
+        """The trial began, or its last step became known, after it was met."""
+        if start is None:
             return
-        progress = self.handle.record.progress
-        progress.total_steps, progress.interval = start.total_steps, start.interval
+        record = self.handle.record
+        progress = record.progress
+        progress.total_steps, progress.interval, record.cost_ratio = start
         if progress.last_step == start.total_steps:
             self._end("finished", "reached its last step")
 

@@ -83,13 +83,8 @@ class OptunaLink:
     def declare(self, total_steps: int) -> None:
         """The last step became known after the first report."""
         with self._digest.lock:
-            handle = self._digest.handle(self._number)
-            handle.declare(total_steps)
-            record = handle.record
-            plan = self._digest.plan(total_steps)._replace(
-                interval=record.progress.interval, ratio=record.cost_ratio
-            )
-            self._write(START, write_start(self._number, plan))
+            start = self._digest.declare(self._number, total_steps)
+            self._write(START, write_start(self._number, start))
         self._total = total_steps
 
     def fresh_gate(self, report: Report) -> float:

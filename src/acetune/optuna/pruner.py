@@ -21,6 +21,7 @@ from acetune.optuna.attributes import GOALS, read_goals, write_goals
 from acetune.optuna.digest import Digest
 from acetune.optuna.notices import notice_unchecked
 from acetune.policies import Policy, make_policy
+from acetune.policies.base import require_whole
 
 
 class AcePruner(BasePruner):
@@ -65,6 +66,8 @@ stopping='stratum', min_steps=0))
         confirm_top: int = 1,
         for_dashboard: bool = True,
     ) -> None:
+        if isinstance(constraints, Constraint):
+            raise GoalError(f"constraints must be a list, got {constraints!r}")
         self.constraints = tuple(constraints)
         self.policy = make_policy(policy)
         self.objective = objective
@@ -160,8 +163,7 @@ stopping='stratum', min_steps=0))
                 f"{self.policy!r} checks constraints after the run, for which Optuna has no place; "
                 f"use {type(self.policy).__name__}(constraints='callback') or acetune.ACE()"
             )
-        if not isinstance(self.confirm_top, int) or self.confirm_top < 1:
-            raise GoalError(f"confirm_top must be a whole number >= 1, got {self.confirm_top!r}")
+        require_whole("confirm_top", self.confirm_top, least=1)
         for constraint in self.constraints:
             if constraint.timeout_s is not None:
                 raise GoalError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import optuna
@@ -35,10 +35,6 @@ class OptunaTrial(Trial):
     @folder.setter
     def folder(self, folder: Path) -> None:
         self._folder = folder
-
-    def steps(self, total_steps: int | None = None) -> Iterator[int]:
-        """The steps to train, up to the last one that was declared if none is given here."""
-        return super().steps(total_steps or self._progress.total_steps)
 
     def should_prune(self) -> bool:
         """Whether the trial was told to stop: leave the training loop then, and finish."""
