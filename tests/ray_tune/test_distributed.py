@@ -57,11 +57,11 @@ Path(notes + ".part").rename(notes)
 
 @contextmanager
 def rank_one(notes: str) -> Iterator[Broadcast]:
-    """The other process. Ray kills the children of a worker that ends, and this is not one of them:
-    it has to leave by itself."""
+    """The other process. Ray kills the children and the process group of a worker that ends, and
+    this one is in neither: it has to leave by itself."""
     with tempfile.TemporaryDirectory() as folder, Listener(f"{folder}/socket") as listener:
         command = [sys.executable, "-c", RANK_ONE, str(listener.address), notes]
-        subprocess.run(["sh", "-c", '"$@" &', "sh", *command], check=True)
+        subprocess.run(["sh", "-c", '"$@" &', "sh", *command], check=True, start_new_session=True)
         with listener.accept() as connection:
 
             def broadcast(word: Any) -> Any:
