@@ -95,7 +95,8 @@ class Trial:
         """The steps to train, from 1 (or after the checkpoint) to ``total_steps``.
 
         Ends by itself when the trial is stopped. ``total_steps`` may be an upper bound: leave the
-        loop when training has converged.
+        loop when training has converged. Where no last step is known, here or before, it goes on
+        until you leave the loop.
         """
         self.declare(total_steps)
         total_steps = self._progress.total_steps

@@ -80,7 +80,7 @@ class Play:
             if step not in self.frozen(number).intermediate_values:
                 trial.report(value, step)
         elif what == "open":  # without a last step
-            ace = acetune.optuna.trial(trial)
+            ace = acetune.optuna.trial(trial, None)
             ace.declare(None)
             self.running[number] = trial, ace
         elif what == "declare" and ace is not None:
@@ -191,7 +191,7 @@ def test_a_trial_met_before_it_began_without_a_last_step_is_checked_as_it_began(
     asked = study.ask()
     for value, g in ((2.0, 0.85), (1.0, 0.0), (5.0, 0.0)):  # meanwhile, in the same process
         play(study, [value], [g])
-    ace = acetune.optuna.trial(asked)
+    ace = acetune.optuna.trial(asked, None)
     assert ace.report(9.0, constraints={"g": 0.0}).stop  # could not win: not checked
     began = study.trials[0].system_attrs["ace:start"]
     assert (began["total_steps"], began["interval"]) == (None, 1)

@@ -37,7 +37,7 @@ def compare(table: CurveTable, policy: str, folder: Path, *, by_clock: bool = Fa
     train, _ = recorded_training(table)
 
     def trainable(config: dict[str, int]) -> None:
-        with acetune.ray.trial(params={"x": config["case"]}) as trial:
+        with acetune.ray.trial(total_steps=None, params={"x": config["case"]}) as trial:
             train(trial)
 
     constraints = [Constraint(c.metric, upper=c.upper, lower=c.lower) for c in table.constraints]

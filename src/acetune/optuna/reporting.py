@@ -63,7 +63,7 @@ class OptunaTrial(Trial):
 
 def trial(
     trial: optuna.Trial,
-    total_steps: int | None = None,
+    total_steps: int | None,
     *,
     keep_model: KeepModel | None = None,
     folder: Path | str | None = None,
@@ -76,7 +76,8 @@ def trial(
     trial:
         Optuna's.
     total_steps:
-        The last step, or an upper bound; may be declared later, by ``steps(T)`` or ``declare(T)``.
+        The last step, or an upper bound. None where it is declared later, by ``steps(T)`` or
+        ``declare(T)``, or not at all: then ``steps()`` goes on until you leave its loop.
     keep_model:
         Called with a step and the model that was reported, when that checkpoint was found valid,
         is the best of its trial and no worse than the best of all. Optuna keeps no models: without

@@ -57,7 +57,7 @@ def trial(
     trainable: tune.Trainable | None = None,
     /,
     *,
-    total_steps: int | None = None,
+    total_steps: int | None,
     params: Mapping[str, Any] | None = None,
 ) -> RayTrial:
     """The trial that is being trained: call it once, inside a trainable.
@@ -81,7 +81,8 @@ def trial(
     trainable:
         The class trainable itself; nothing in a function.
     total_steps:
-        The last step, or an upper bound; None if it is not known yet.
+        The last step, or an upper bound. None where it is declared later, by ``steps(T)`` or
+        ``declare(T)``, or not at all: then ``steps()`` goes on until you leave its loop.
     params:
         The configuration, if you want it as ``trial.params``; a class trainable's is known.
     """
