@@ -360,7 +360,7 @@ def test_a_retried_trial_with_nothing_left_to_train() -> None:
     ace.report(1.0, constraints={"g": 0.0})
     ace.report(2.0, constraints={"g": 0.0})
     fail_and_retry(study, ace.number, inherit=True)
-    retry = acetune.optuna.trial(study.ask())
+    retry = acetune.optuna.trial(study.ask(), None)
     assert list(retry.steps(2)) == []
     assert retry.finish() == 1.0
 

@@ -233,7 +233,7 @@ def test_the_last_step_is_never_stopped() -> None:
 
 def test_total_steps_may_come_late() -> None:
     study = made(ACE(interval=1))
-    ace = acetune.optuna.trial(study.ask())
+    ace = acetune.optuna.trial(study.ask(), None)
     ace.report(1.0, constraints={"g": 0.0})
     ace.declare(2)
     assert list(ace.steps()) == [2]
