@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from acetune.core.errors import ReportError
@@ -93,3 +93,19 @@ def takes_model(check: Callable[..., Any]) -> bool:
         p.kind is p.VAR_POSITIONAL or (p.kind in positional and p.default is p.empty)
         for p in parameters
     )
+
+
+def complaints(
+    goals: Goals, measured: Mapping[str, Estimate | FailedCheck] | None, where: str
+) -> Iterator[tuple[tuple[str, str], str]]:
+    """What is wrong with the checks of a report: what about, to say it once, and in words."""
+    for constraint in goals.constraints if measured else ():
+        name, found = constraint.name, (measured or {})[constraint.name]
+        if isinstance(found, FailedCheck):
+            text = f"the check of {name!r} failed in {where}: {found.error}; such a checkpoint "
+            yield ("failed", name), text + "counts as invalid"
+        elif constraint.margin_se and not found.stderr:
+            text = (
+                f"margin_se of {name!r} has no effect: its check gives no standard error; return "
+            )
+            yield ("margin", name), text + "acetune.Estimate(value, stderr)"

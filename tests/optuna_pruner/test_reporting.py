@@ -379,3 +379,25 @@ def test_several_threads_report_to_a_study() -> None:
     found = acetune.optuna.best(study)
     assert found is not None
     assert found.value == study.best_trial.value
+
+
+def test_a_step_reported_to_optuna_as_well_is_refused() -> None:
+    study = made(NEVER)
+    trial = study.ask()
+    ace = acetune.optuna.trial(trial, 3)
+    trial.report(980.0, 1)
+    with pytest.raises(ReportError, match=r"step 1 of trial 0 was reported to Optuna already"):
+        ace.report(1.0, constraints={"g": 0.0})
+
+
+def test_a_check_that_fails_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    def check() -> float:
+        raise RuntimeError("no data")
+
+    study = made(NEVER)
+    ace = begun(study, 2)
+    for _ in ace.steps():
+        ace.report(1.0, constraints={"g": check})
+    told(study, ace)
+    assert caplog.text.count("the check of 'g' failed in trial 0 at step 1: RuntimeError") == 1
+    assert acetune.optuna.best(study) is None

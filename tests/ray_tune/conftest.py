@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def local_ray() -> Iterator[None]:
     # workers import the trainables of the tests
     os.environ["PYTHONPATH"] = str(Path(__file__).parent.parent)

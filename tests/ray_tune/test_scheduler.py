@@ -80,7 +80,8 @@ def test_the_study_file_tells_the_same_and_the_command_reads_it(tmp_path: Path) 
     assert stopped  # 0.1 comes when it is the worst of all
     names = {row["trial"]: row["name"] for row in rows(tmp_path, "SELECT * FROM names")}
     number = stopped[0]["trial"]
-    for which in (str(number), names[number]):  # by its number here, and by Ray's name of it
+    # by its number here, and by Ray's id and name of it
+    for which in (str(number), names[number], f"train_{names[number]}"):
         told = subprocess.run([*words, "explain", study, which], capture_output=True, text=True)
         assert f"trial {number} stopped" in told.stdout and "worst 25%" in told.stdout
     recorded = [*words, "record", "--from", study, "-o", tmp_path / "curves.parquet"]
@@ -331,7 +332,7 @@ def test_an_experiment_cut_off_leaves_interrupted_trials(tmp_path: Path) -> None
     assert "interrupted" in states and "running" not in states
 
 
-def test_a_check_that_fails_or_is_no_number_is_never_feasible(tmp_path: Path) -> None:
+def test_a_check_that_fails_or_is_no_number_is_never_feasible(tmp_path: Path, caplog: Any) -> None:
     def failing(config: dict[str, float]) -> None:
         def check() -> float:
             if config["x"] == 1:
@@ -342,7 +343,9 @@ def test_a_check_that_fails_or_is_no_number_is_never_feasible(tmp_path: Path) ->
             for _ in trial.steps():
                 trial.report(auc=config["x"], constraints={"eod": check})
 
-    grid = fit(failing, tmp_path, x=tune.grid_search([1, 2]))
+    with caplog.at_level(logging.WARNING, "acetune.ray"):
+        grid = fit(failing, tmp_path, x=tune.grid_search([1, 2]))
+    assert caplog.text.count("the check of 'eod' failed in trial") == 1
     assert best_result(grid) is None
     errors = {row["error"] for row in rows(tmp_path, "SELECT error FROM checks")}
     assert errors == {"RuntimeError: no data", "constraint 'eod' is nan"}

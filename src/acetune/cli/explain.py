@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +30,7 @@ def explain(
     console = Console()
     with reading(study) as store:
         info = store.study()
-        trial = int(which) if which.isdigit() else store.names().get(which)
+        trial = int(which) if which.isdigit() else _named(which, store.names())
         attempts = store.rows("SELECT * FROM trials WHERE trial = ? ORDER BY attempt", (trial,))
         if not attempts:
             last = store.rows("SELECT max(trial) AS n FROM trials")[0]["n"]
@@ -77,6 +78,13 @@ def explain(
     if latest["interval"] == 1 and json.loads(info["policy"]).get("gate") and unchecked:
         text = "unchecked: the checkpoint could not beat the best feasible one known then"
         console.print(text, highlight=False)
+
+
+def _named(which: str, names: Mapping[str, int]) -> int | None:
+    """A trial by Ray's id of it, or by its name, which begins with that of the trainable."""
+    return next(
+        (n for name, n in names.items() if which == name or which.endswith(f"_{name}")), None
+    )
 
 
 def _headline(row: dict[str, Any], attempts: int, policy: dict[str, Any]) -> list[str]:

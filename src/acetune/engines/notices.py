@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from acetune.checking import complaints
 from acetune.core.decision import Decision
-from acetune.core.goals import FailedCheck, Goals
+from acetune.core.goals import Goals
 from acetune.engines.messages import Saved
 from acetune.link import Report
 from acetune.listener import Listeners
@@ -40,17 +41,6 @@ class Notices:
 
     def look_at_checks(self, trial: StudyTrial, report: Report) -> None:
         """Say once what is wrong with the check of a constraint."""
-        for constraint in self._goals.constraints if report.measured else ():
-            found = (report.measured or {})[constraint.name]
-            if isinstance(found, FailedCheck):
-                self.once(
-                    f"the check of {constraint.name!r} failed in trial {trial.number} at step "
-                    f"{report.step}: {found.error}; such a checkpoint counts as invalid",
-                    about=("failed", constraint.name),
-                )
-            elif constraint.margin_se and not found.stderr:
-                self.once(
-                    f"margin_se of {constraint.name!r} has no effect: its check gives no standard "
-                    "error; return acetune.Estimate(value, stderr)",
-                    about=("margin", constraint.name),
-                )
+        where = f"trial {trial.number} at step {report.step}"
+        for about, text in complaints(self._goals, report.measured, where):
+            self.once(text, about)

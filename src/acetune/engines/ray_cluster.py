@@ -191,6 +191,8 @@ def _require_resources(resources: Mapping[str, float] | None) -> dict[str, float
     for name, amount in resources.items():
         if not isinstance(name, str) or not name or name == "object_store_memory":
             raise GoalError(f"resources has no kind {name!r}; use cpu, gpu, memory or your own")
+        if name in ("num_cpus", "num_gpus"):
+            raise GoalError(f"resources are named cpu and gpu here, got {name!r}")
         number = isinstance(amount, (int, float)) and not isinstance(amount, bool)
         if not number or not 0 <= amount < math.inf:
             raise GoalError(f"resources[{name!r}] must be a number >= 0, got {amount!r}")

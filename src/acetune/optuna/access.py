@@ -70,6 +70,11 @@ def stored(trial: optuna.Trial) -> FrozenTrial:
     return trial.storage.get_trial(trial._trial_id)
 
 
+def is_reported(trial: optuna.Trial, step: int) -> bool:
+    """Whether this process has reported the step: Optuna keeps the first value, and says little."""
+    return step in trial._cached_frozen_trial.intermediate_values
+
+
 def retried(trial: FrozenTrial) -> list[int]:
     """The trials that this one is another try at, by Optuna's retry callback; oldest first."""
     history: list[int] = trial.system_attrs.get("retry_history", [])

@@ -48,6 +48,7 @@ class Digest:
         self.lock = threading.RLock()
         self.goals, self.policy = goals, policy
         self.settled = False  # the storage has the study's limits, and they are these
+        self.complained: set[object] = set()  # what was said about checks that fail
         self._confirm_top = confirm_top
         self._clear()
 

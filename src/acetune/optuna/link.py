@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +11,13 @@ import optuna
 from optuna.samplers import GPSampler
 from optuna.trial import FrozenTrial
 
+from acetune.checking import complaints
 from acetune.core.errors import ReportError
 from acetune.core.record import State
 from acetune.link import Plan, Reply, Report
 from acetune.optuna.access import (
     StudyAccess,
+    is_reported,
     set_constraint,
     set_constraint_list,
     stored,
@@ -37,6 +40,8 @@ from acetune.optuna.pruner import AcePruner
 from acetune.optuna.told import Told, skipped_at, told
 
 KeepModel = Callable[[int, object], object]
+
+logger = logging.getLogger("acetune.optuna")
 
 
 class OptunaLink:
@@ -102,6 +107,11 @@ class OptunaLink:
         total = self._total
         if step <= self._last or self._ended or (total is not None and step > total):
             return self._not_taken(report)
+        if is_reported(self._trial, step):
+            raise ReportError(
+                f"step {step} of trial {self._number} was reported to Optuna already; report with "
+                "ace.report(...) alone, which calls trial.report itself"
+            )
         self._spend(report)
         check = None
         if report.measured is not None:
@@ -110,6 +120,11 @@ class OptunaLink:
             self._write(f"{CHECK}{step}", write_check(number, check))
         self._trial.report(report.value, step)
         self._last, self.reported = step, True
+        where = f"trial {number} at step {step}"
+        for about, text in complaints(digest.goals, report.measured, where):
+            if about not in digest.complained:
+                digest.complained.add(about)
+                logger.warning(text)
         with digest.lock:
             decision = digest.report(self._access, number, step, report.value, check)
             gate = digest.history.gate

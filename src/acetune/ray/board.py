@@ -24,6 +24,7 @@ from acetune.policies import Policy
 
 NAMESPACE = "acetune"
 _WAIT_FOR_BOARD_S = 60.0
+_NO_BOARD_S = 15.0  # the scheduler makes it before the first trial starts
 _ACKNOWLEDGE_S = 1.0
 _PAUSE_S = 0.2
 _SILENT_S = 10.0
@@ -174,10 +175,12 @@ class Reader:
 
     def introduce(self) -> tuple[Terms, View]:
         """Find the board, and wait until the driver has said something."""
-        deadline = time.monotonic() + _WAIT_FOR_BOARD_S
-        while time.monotonic() < deadline:
+        began = time.monotonic()
+        patience = _NO_BOARD_S
+        while time.monotonic() < began + patience:
             try:
                 self._board = ray.get_actor(self._name, namespace=NAMESPACE)
+                patience = _WAIT_FOR_BOARD_S  # it is there, and may be slow to start
                 terms, view = ray.get(self._board.introduce.remote(), timeout=_WAIT_FOR_BOARD_S)
                 if view is not None:
                     return ray.get(terms), view
@@ -185,7 +188,7 @@ class Reader:
                 pass  # not made yet, or being made again
             time.sleep(0.1)
         raise StudyError(
-            f"no AceScheduler has answered for {_WAIT_FOR_BOARD_S:g} s: acetune.ray.trial() needs "
+            f"no AceScheduler has answered for {patience:g} s: acetune.ray.trial() needs "
             "TuneConfig(scheduler=acetune.ray.AceScheduler(...))"
         )
 

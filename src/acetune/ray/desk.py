@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from acetune.checking import complaints
 from acetune.coordinator import Coordinator
 from acetune.core.goals import FailedCheck
 from acetune.core.measured import Costs
@@ -80,7 +81,7 @@ class Desk:
         for number in self.coordinator.trials:
             self._note_valid(number)
         self._shelved: dict[int, Path] = {}  # of trials: their latest model
-        self._noticed: set[str] = set()
+        self._noticed: set[object] = set()
         self._closed = False
         self._news, self._published = False, 0.0
         self._publisher = Publisher(experiment, terms)
@@ -115,6 +116,7 @@ class Desk:
             if message.closed:
                 self.coordinator.finish(trial, message.end)
         self.coordinator.shelf.sweep()
+        self._look_at_checks(name, message)
         self._news |= self._note_valid(trial.number)
         self._publish_news()
         return stop
@@ -281,9 +283,18 @@ class Desk:
             self._news, self._published = False, now
             self._publisher.publish(self._view())
 
-    def _notice(self, text: str) -> None:
-        if text not in self._noticed:
-            self._noticed.add(text)
+    def _look_at_checks(self, name: str, message: wire.Message) -> None:
+        report = message.report or message.end
+        if report is not None and report.measured is not None:
+            where = f"trial {name} at step {report.step}"
+            for about, text in complaints(self._terms.goals, report.measured, where):
+                self._notice(text, about)
+
+    def _notice(self, text: str, about: object = None) -> None:
+        """Say it unless it, or something else about the same, was said before."""
+        about = about or text
+        if about not in self._noticed:
+            self._noticed.add(about)
             logger.warning(text)
 
 

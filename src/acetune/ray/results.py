@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ class BestResult:
     value: float
     constraints: Mapping[str, float]
     checkpoint: tune.Checkpoint | None
-    result: tune.Result
+    result: tune.Result = field(repr=False)
 
     def load(self) -> object:
         """The model that ``report(model=...)`` was given at that step."""
