@@ -52,6 +52,7 @@ class AcePruner(BasePruner):
         then stands twice, under its number too, which is the same to TPE and NSGA-II. It is not
         done under a ``GPSampler``, which would become more cautious.
 
+    >>> from acetune import ACE
     >>> AcePruner([Constraint("eod", upper=0.25)], ACE(truncation=0.5))
     AcePruner([eod <= 0.25], ACE(truncation=0.5, interval='adaptive', gate=True, \
 stopping='stratum', min_steps=0))
