@@ -11,7 +11,7 @@ from typing import Any
 from ray.tune.schedulers import FIFOScheduler
 
 from acetune.core.errors import GoalError, StudyError
-from acetune.core.goals import Constraint, Goals, Objective
+from acetune.core.goals import Constraint, Goals, Mode, Objective
 from acetune.link import Report
 from acetune.policies import Policy, make_policy
 from acetune.policies.base import require_whole
@@ -57,7 +57,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         policy: Policy | str | None = None,
         *,
         metric: str | None = None,
-        mode: str | None = None,
+        mode: Mode | None = None,
         study: str | Path | None = None,
         confirm_top: int = 1,
         keep_models: int = 3,
@@ -92,7 +92,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
 
     # -- what Ray Tune calls ---------------------------------------------------------------------
 
-    def set_search_properties(self, metric: str | None, mode: str | None, **spec: object) -> bool:
+    def set_search_properties(self, metric: str | None, mode: Mode | None, **spec: object) -> bool:
         """Metric and mode of the TuneConfig; False if they were given here too."""
         own_metric, own_mode = self._own
         if (own_metric and metric) or (own_mode and mode):
@@ -178,8 +178,9 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
                     "place: AceScheduler(study='...') on a disk of this machine"
                 )
             path = folder / STUDY_NAME
-        assert self._metric is not None  # set_search_properties has seen to it
-        goals = Goals(Objective(self._metric, self._mode), self._constraints)  # type: ignore[arg-type]
+        # set_search_properties has seen to both
+        assert self._metric is not None and self._mode is not None
+        goals = Goals(Objective(self._metric, self._mode), self._constraints)
         terms = Terms(goals, self._policy, self._confirm_top, self._keep_models)
         return Desk(path, storage.experiment, terms)
 
