@@ -33,6 +33,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/ray_overhead.py
 	$(BIN)/python benchmarks/optuna_overhead.py
 	$(BIN)/python benchmarks/replay_speed.py
+	$(BIN)/python benchmarks/fairness_metrics.py
 
 clean:
 	rm -rf $(VENV) benchmarks/.venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from acetune.constraints.fairness import equalized_odds_difference
 from acetune.core.errors import AcetuneError, MissingExtraError
 from acetune.core.goals import Constraint, Estimate
 from acetune.space import Dimension, lograndint, loguniform, uniform
@@ -158,8 +159,10 @@ class CreditTask:
 
     def _eod(self, rows: Rows, scores: Array) -> Estimate:
         # a client counts as risky from the share of defaults on, as in the paper's set-up
-        predicted = scores >= self.train_rows.y.mean()
-        return equalized_odds_difference(rows.y, predicted, rows.group)
+        risky = self.train_rows.y.mean()
+        return equalized_odds_difference(
+            rows.y, scores, sensitive_features=rows.group, threshold=risky, stderr=True
+        )
 
 
 def _dataset_options(max_bin: int) -> dict[str, Any]:
@@ -314,29 +317,6 @@ def auc(y: Array, scores: Array) -> Estimate:
     q1, q2 = area / (2 - area), 2 * area**2 / (1 + area)
     variance = area * (1 - area) + (n1 - 1) * (q1 - area**2) + (n0 - 1) * (q2 - area**2)
     return Estimate(area, float(np.sqrt(max(0.0, variance) / (n1 * n0))))
-
-
-def equalized_odds_difference(y: Array, predicted: Array, group: Array) -> Estimate:
-    """The larger of the gaps between two groups in true and in false positive rate.
-
-    The standard error is that of the larger gap.
-
-    >>> y, group = np.array([1, 1, 0, 0]), np.array([1, 2, 1, 2])
-    >>> equalized_odds_difference(y, np.array([1, 0, 0, 0]), group).value
-    1.0
-    """
-    worst = Estimate(0.0, 0.0)
-    for label in (0, 1):
-        rates, variance = [], 0.0
-        for member in (1, 2):
-            chosen = predicted[(y == label) & (group == member)]
-            rate = float(chosen.mean())
-            rates.append(rate)
-            variance += rate * (1 - rate) / len(chosen)
-        gap = abs(rates[0] - rates[1])
-        if gap >= worst.value:
-            worst = Estimate(gap, float(np.sqrt(variance)))
-    return worst
 
 
 def lightgbm() -> Any:

@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from acetune.constraints.fairness import equalized_odds_difference
 from acetune.core.errors import AcetuneError, MissingExtraError
 from acetune.core.goals import Constraint, Estimate
 from acetune.space import Dimension, choice, lograndint, loguniform, randint, uniform
 from acetune.tasks.base import Task
-from acetune.tasks.credit import Rows, auc, equalized_odds_difference
+from acetune.tasks.credit import Rows, auc
 from acetune.trial import Trial
 
 Array = NDArray[Any]
@@ -122,7 +123,9 @@ class LawTask:
     def _eod(self, rows: Rows, scores: Array, model: LawModel) -> Estimate:
         # flagged by rank: shifting or flattening all scores makes no model fair
         flagged = scores > np.quantile(model.scores, 1 - _FLAGGED)
-        return equalized_odds_difference(rows.y, flagged, rows.group)
+        return equalized_odds_difference(
+            rows.y, flagged, sensitive_features=rows.group, stderr=True
+        )
 
 
 def law_mlp(data: Path | None = None, confirm_rows: int = 0) -> Task:

@@ -1,0 +1,174 @@
+"""FairnessCheck: one metric on given rows, for whatever a trial reports."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, get_args
+
+import cloudpickle
+import numpy as np
+import pytest
+
+import acetune
+from acetune.checking import call_check, takes_model
+from acetune.constraints import FairnessCheck, fairness
+from acetune.constraints.fairness_check import MetricName
+from acetune.core.errors import AcetuneError
+from acetune.core.goals import FailedCheck
+
+RNG = np.random.default_rng(3)
+Y = RNG.integers(0, 2, 500)
+SEX = RNG.choice(["f", "m", "x"], 500)
+SCORES = np.clip(RNG.random(500) * 0.7 + 0.3 * Y * (SEX == "f"), 0, 1)
+ODDS: MetricName = "equalized_odds_difference"
+
+
+@pytest.mark.parametrize("name", fairness.__all__)
+def test_it_gives_what_the_function_gives(name: Any) -> None:
+    weight = RNG.random(500)
+    for options in ({}, {"method": "to_overall"}, {"sample_weight": weight}):
+        expected = getattr(fairness, name)(
+            Y, SCORES, sensitive_features=SEX, threshold=0.4, stderr=True, **options
+        )
+        check = FairnessCheck(name, Y, SEX, threshold=0.4, **options)
+        assert check(SCORES) == expected
+        assert check(list(SCORES)) == expected
+
+
+def test_every_metric_has_a_name() -> None:
+    assert sorted(get_args(MetricName)) == sorted(fairness.__all__)
+
+
+def test_the_mean_of_both_odds() -> None:
+    check = FairnessCheck(ODDS, Y, SEX, agg="mean")
+    expected = fairness.equalized_odds_difference(
+        Y, SCORES, sensitive_features=SEX, threshold=0.5, agg="mean"
+    )
+    assert check(SCORES).value == expected
+
+
+class TestWhatIsReported:
+    expected = FairnessCheck(ODDS, Y, SEX)(SCORES)
+
+    def test_an_object_with_scores(self) -> None:
+        assert FairnessCheck(ODDS, Y, SEX)(SimpleNamespace(scores=SCORES)) == self.expected
+
+    def test_a_model_and_how_to_get_scores_from_it(self) -> None:
+        check = FairnessCheck(ODDS, Y, SEX, scores=lambda model: model["p"][:, 1])
+        assert check({"p": np.c_[1 - SCORES, SCORES]}) == self.expected
+
+    def test_labels(self) -> None:
+        check = FairnessCheck(ODDS, Y, SEX, threshold=None)
+        assert check(SCORES >= 0.5) == self.expected
+        assert check((SCORES >= 0.5).astype(int)) == self.expected
+        with pytest.raises(AcetuneError, match=r"must be 0 or 1, got 0\.\d+ in row 0"):
+            check(SCORES)
+
+    def test_a_tensor(self) -> None:
+        torch = pytest.importorskip("torch")
+        assert FairnessCheck(ODDS, Y, SEX)(torch.tensor(SCORES)[:, None]) == self.expected
+
+    @pytest.mark.parametrize(
+        ("model", "message"),
+        [
+            (object(), "needs scores and was given object: report model=scores"),
+            (SCORES[1:], "has 499 rows, sensitive_features has 500"),
+            (np.c_[SCORES, SCORES], "of two columns of probabilities take the second"),
+            (np.where(Y, math.nan, SCORES), "is NaN in row"),
+            (SimpleNamespace(scores=SCORES[1:]), r"SimpleNamespace\.scores has 499 rows"),
+        ],
+    )
+    def test_no_scores_is_a_failed_check_that_says_so(self, model: Any, message: str) -> None:
+        check = FairnessCheck(ODDS, Y, SEX)
+        with pytest.raises(AcetuneError, match=message):
+            check(model)
+        assert isinstance(call_check(check, "eod", model), FailedCheck)
+
+
+def test_prevalence_is_that_of_the_given_rows() -> None:
+    check = FairnessCheck(ODDS, Y, SEX, threshold="prevalence")
+    assert check.threshold == pytest.approx(Y.mean())
+    assert repr(check) == "FairnessCheck(equalized_odds_difference, scores >= 0.498, 3 groups)"
+
+
+def test_without_a_standard_error() -> None:
+    plain = FairnessCheck(ODDS, Y, SEX, stderr=False)(SCORES)
+    assert plain.stderr == 0.0
+    assert plain.value == FairnessCheck(ODDS, Y, SEX)(SCORES).value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("odds", Y, SEX), "unknown fairness metric 'odds'; there are .*equalized_odds_diff"),
+        ((ODDS, Y[1:], SEX), "y_true has 499 rows, sensitive_features has 500"),
+        ((ODDS, Y, ["f"] * 500), "one group only"),
+        ((ODDS, Y, np.where(Y, SEX, "f")), "the false positive rate of group 'm' is undefined"),
+        (("demographic_parity_ratio", [1], SEX), "y_true has 1 rows"),
+    ],
+)
+def test_what_cannot_work_is_said_at_once(arguments: Any, message: str) -> None:
+    with pytest.raises(AcetuneError, match=message):
+        FairnessCheck(*arguments)
+    with pytest.raises(AcetuneError, match="must be a function of the reported model"):
+        FairnessCheck(ODDS, Y, SEX, scores=SCORES)  # type: ignore[arg-type]
+
+
+def test_a_ratio_of_zeros_is_a_failed_check() -> None:
+    found = call_check(FairnessCheck("equal_opportunity_ratio", Y, SEX), "eo", np.zeros(500))
+    assert isinstance(found, FailedCheck)
+    assert "0 / 0" in found.error
+
+
+class TestTravelling:
+    @pytest.mark.parametrize("by", [pickle, cloudpickle])
+    def test_it_checks_alike_elsewhere(self, by: Any) -> None:
+        weight = RNG.random(500)
+        check = FairnessCheck(ODDS, Y, SEX, sample_weight=weight)
+        again = pickle.loads(by.dumps(check))
+        assert again(SCORES) == check(SCORES)
+        assert check(SCORES) == FairnessCheck(ODDS, Y, SEX, sample_weight=weight)(SCORES)
+
+    def test_a_row_takes_a_byte(self) -> None:
+        sizes = [
+            len(pickle.dumps(FairnessCheck(ODDS, np.tile(Y, n), np.tile(SEX, n)))) for n in (1, 21)
+        ]
+        assert sizes[1] - sizes[0] == pytest.approx(20 * 500, abs=50)
+
+    def test_functions_travel_with_cloudpickle(self) -> None:
+        check = FairnessCheck(ODDS, Y, SEX, scores=lambda model: model.p)
+        again = pickle.loads(cloudpickle.dumps(check))
+        model = SimpleNamespace(p=SCORES)
+        assert again(model) == check(model)
+
+
+def test_the_trial_knows_that_it_takes_a_model() -> None:
+    assert takes_model(FairnessCheck(ODDS, Y, SEX))
+
+
+def test_in_a_study(study: Path) -> None:
+    def train(trial: acetune.Trial) -> None:
+        for step in trial.steps(3):
+            lean = trial.params["lean"] * (SEX == "f")
+            trial.report(step / 10 + trial.params["lean"], model=SCORES + lean)
+
+    check = FairnessCheck("demographic_parity_difference", Y, SEX, threshold=0.6)
+    result = acetune.tune(
+        train,
+        {"lean": acetune.uniform(0, 0.4)},
+        objective="gain",
+        mode="max",
+        constraints=[acetune.Constraint("dp", upper=0.45, margin_se=1, check=check)],
+        policy="none",
+        max_trials=12,
+        workers=1,
+        seed=0,
+        study=study,
+    )
+    assert result.best is not None
+    found = result.best.constraints["dp"]
+    assert found.stderr > 0
+    assert found.value + found.stderr <= 0.45
