@@ -1,0 +1,134 @@
+"""A trial in this process, and small data: what the tests of the boosting callbacks share."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from acetune import ACE, Constraint, Trial
+from acetune.artifacts import checkpoint_writer, write_folder
+from acetune.core.decision import Action, Decision
+from acetune.core.goals import Goals, Objective
+from acetune.core.record import Progress
+from acetune.link import Plan, Reply, Report
+from acetune.policies.base import Policy
+from acetune.trial import TrialContext
+
+EVERY_STEP = ACE(truncation=0, interval=1, gate=False)
+AT_END = ACE(truncation=0, interval="end", gate=False)
+
+
+class Engine:
+    """The other end of a trial: notes what it is told, and stops it where a test says so."""
+
+    def __init__(self, folder: Path, *, stop_at: int | None = None) -> None:
+        self.folder, self.stop_at = folder, stop_at
+        self.total_steps: int | None = None
+        self.reports: list[Report] = []
+        self.finished: Report | None = None
+        self.kept: dict[int, bytes] = {}
+
+    @property
+    def steps(self) -> list[int]:
+        return [report.step for report in self.reports]
+
+    @property
+    def values(self) -> list[float]:
+        return [report.value for report in self.reports]
+
+    @property
+    def checked(self) -> list[int]:
+        """The steps that were checked, in the order of checking."""
+        found = [*self.reports, *([self.finished] if self.finished else [])]
+        return [report.checked_step for report in found if report.checked_step is not None]
+
+    def model(self, step: int) -> Any:
+        """A model as it is read back from disk."""
+        return pickle.loads(self.kept[step])
+
+    def begin(self, total_steps: int | None, startup_s: float) -> Plan:
+        self.total_steps = total_steps
+        return Plan(self.policy.interval(total_steps, None), math.inf, math.inf)  # type: ignore[arg-type]
+
+    def declare(self, total_steps: int) -> None:
+        self.total_steps = total_steps
+
+    def fresh_gate(self, report: Report) -> float:
+        return math.inf
+
+    def checking(self, constraint: str | None) -> None:
+        pass
+
+    def report(self, report: Report) -> Reply:
+        self.reports.append(report)
+        stop = report.step == self.stop_at
+        action = Action.STOP if stop else Action.CONTINUE
+        ended = stop or report.step == self.total_steps
+        return Reply(Decision(action, "the test says so"), math.inf, math.inf, stop, ended)
+
+    def finish(self, report: Report | None) -> None:
+        self.finished = report
+
+    def keep_model(self, step: int, model: object) -> None:
+        self.kept[step] = cloudpickle.dumps(model)
+
+    def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
+        write_folder(self.folder / f"resume-{step}", checkpoint_writer(source))
+
+    policy: Policy = EVERY_STEP
+
+
+def make_trial(
+    engine: Engine,
+    *,
+    objective: str = "auc",
+    mode: str = "max",
+    check: Callable[[Any], Any] | None = None,
+    policy: Policy = EVERY_STEP,
+    checkpoint: tuple[Path, int] | None = None,
+    clock: Callable[[], float] | None = None,
+) -> Trial:
+    """A trial of a study that keeps every new best model and has one constraint, if any."""
+    constraints = () if check is None else (Constraint("g", upper=0.0, check=check),)
+    goals = Goals(Objective(objective, mode), constraints)  # type: ignore[arg-type]
+    engine.policy = policy
+    folder, done = checkpoint or (None, 0)
+    progress = Progress(last_step=done, best_step=done, best_loss=0.0 if done else math.inf)
+    context = TrialContext(1, 1, {}, goals, policy, engine.folder, folder, progress)
+    return Trial(context, engine, clock)
+
+
+class Notes:
+    """A check that always holds and notes what it was called with."""
+
+    def __init__(self, look: Callable[[Any], Any] = lambda model: model) -> None:
+        self.look, self.seen = look, list[Any]()
+
+    def __call__(self, model: Any) -> float:
+        self.seen.append(self.look(model))
+        return 0.0
+
+
+class Ticking:
+    """A clock that moves only when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def rows(n: int = 240, classes: int = 2, seed: int = 0) -> tuple[Any, Any, Any, Any]:
+    """Noisy data, to train and to validate on: X, y, X_valid, y_valid."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(2 * n, 5))
+    z = X[:, 0] + 0.5 * X[:, 1] ** 2 + rng.normal(size=2 * n)
+    y = np.searchsorted(np.quantile(z, np.linspace(0, 1, classes + 1)[1:-1]), z)
+    return X[:n], y[:n], X[n:], y[n:]
