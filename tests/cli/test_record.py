@@ -163,7 +163,7 @@ def write_credit(path: Path, shift: int = 0) -> None:
 def test_a_task_on_a_file_of_data(acetune: Command, tmp_path: Path) -> None:
     data, output = tmp_path / "credit.csv", tmp_path / "t.parquet"
     write_credit(data)
-    task = load_task("credit-lightgbm", data, 300)
+    task = load_task("credit-lightgbm", data, confirm_rows=300)
     space = Space(task.space)
     assert space.describe()["num_leaves"] == {"integer": [4, 1100], "log": True}
     rounds = {

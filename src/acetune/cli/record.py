@@ -25,6 +25,8 @@ from acetune.replay.table import CurveTable, write_table
 from acetune.tasks import TASK_NAMES, Task, load_task
 from acetune.versions import installed_versions
 
+_PACKAGES = ("acetune", "numpy", "lightgbm", "scikit-learn", "torch", "transformers")
+
 
 def record(
     task: Annotated[
@@ -45,11 +47,22 @@ def record(
         int | None, typer.Option(help="Worker processes; one a core by default.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="The task's data file; made by code by default.")
+        Path | None,
+        typer.Option(
+            help="The task's data: a file, or SST-2's folder (or 'hub') for robustness; made by "
+            "code by default."
+        ),
     ] = None,
     confirm_rows: Annotated[
         int, typer.Option(help="Rows to hold back for confirmation, where the task has none.")
     ] = 0,
+    model: Annotated[
+        str,
+        typer.Option(help="For robustness: the folder of a pretrained model, or its hub name."),
+    ] = "",
+    suite: Annotated[
+        Path | None, typer.Option(help="For robustness: the file of CheckList's sentiment suite.")
+    ] = None,
 ) -> None:
     """Train configurations of TASK to the end and record every step's metrics and costs.
 
@@ -61,10 +74,10 @@ def record(
             f"name what to train ({', '.join(TASK_NAMES)}, or a Python file), or give --from "
             "STUDY, and not both"
         )
-    if (data is not None or confirm_rows) and (task is None or task.endswith(".py")):
+    if (data or confirm_rows or model or suite) and (task is None or task.endswith(".py")):
         raise GoalError(
-            f"--data and --confirm-rows are for the tasks {', '.join(TASK_NAMES)}; "
-            f"{task or from_study} has its own data"
+            "--data, --confirm-rows, --model and --suite are for the tasks "
+            f"{', '.join(TASK_NAMES)}; {task or from_study} has its own data"
         )
     require_new(output)
     if from_study is not None:
@@ -74,7 +87,11 @@ def record(
         return
     assert task is not None
     is_file = task.endswith(".py")
-    chosen = _file_task(Path(task)) if is_file else load_task(task, data, confirm_rows)
+    if is_file:
+        chosen, source = _file_task(Path(task)), {"file_sha256": _digest(Path(task))}
+    else:
+        chosen = load_task(task, data, confirm_rows=confirm_rows, model=model, suite=suite)
+        source = _source(data, confirm_rows, model, suite)
     count = available_cores() if workers is None else workers
     with progress_bar() as progress:
         done = count_recorded(partial_path(output))
@@ -98,7 +115,7 @@ def record(
                 seed=seed,
                 workers=count,
                 made=_made(chosen),
-                source=_source(task, data, confirm_rows),
+                source=source,
                 on_curve=on_curve,
             )
         except KeyboardInterrupt:
@@ -155,19 +172,29 @@ def _file_task(path: Path) -> Task:
 
 def _made(task: Task) -> dict[str, Any]:
     """How the table came to be: enough to make it again."""
-    versions = installed_versions(("acetune", "numpy", "lightgbm", "scikit-learn"))
+    versions = installed_versions(_PACKAGES)
     arguments = shlex.join(_shown(argument) for argument in sys.argv[1:])
     return {"task": task.name, "command": f"acetune {arguments}", "versions": versions}
 
 
-def _source(task: str, data: Path | None, confirm_rows: int) -> dict[str, Any]:
-    """Which code and data: a recording goes on with the same only."""
-    if task.endswith(".py"):
-        return {"file_sha256": hashlib.sha256(Path(task).read_bytes()).hexdigest()[:16]}
+def _source(data: Path | None, confirm_rows: int, model: str, suite: Path | None) -> dict[str, Any]:
+    """Which data: a recording goes on with the same only."""
     if data is None:
         return {}
-    digest = hashlib.sha256(data.read_bytes()).hexdigest()[:16]
-    return {"data": data.name, "data_sha256": digest, "confirm_rows": confirm_rows}
+    source: dict[str, Any] = {"data": data.name, "data_sha256": _digest(data)}
+    if suite is None:
+        return {**source, "confirm_rows": confirm_rows}
+    return {**source, "model": Path(model).name, "suite_sha256": _digest(suite)}
+
+
+def _digest(path: Path) -> str:
+    """Of a file, or of the files in a folder; of nothing where there is none, as on a hub."""
+    found = hashlib.sha256()
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    for file in files:
+        if file.is_file():
+            found.update(file.read_bytes())
+    return found.hexdigest()[:16]
 
 
 def _shown(argument: str) -> str:
