@@ -138,6 +138,10 @@ class Coordinator:
             self._store.set_startup(trial.number, trial.attempt, startup_s)
         return Plan(interval, self.gate, self._keep_below)
 
+    def note_hardware(self, trial: StudyTrial, description: str) -> None:
+        """What the attempt runs on, where a check depends on it."""
+        self.store.set_hardware(trial.number, trial.attempt, description)
+
     def progress(self, trial: StudyTrial) -> Progress:
         """Where a new attempt stands before its first report: past its checkpoint, if any."""
         progress = Progress()

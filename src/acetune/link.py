@@ -50,6 +50,9 @@ class Link(Protocol):
     def declare(self, total_steps: int) -> None:
         """The last step became known after the first report."""
 
+    def note_hardware(self, description: str) -> None:
+        """What the trial runs on, where a check depends on it; told before the first report."""
+
     def fresh_gate(self, report: Report) -> float:
         """The gate as it is now: asked just before the check of ``report`` is paid for."""
 

@@ -310,6 +310,17 @@ class Store:
         # a name that is given again has left the trial that had it
         self._db.execute("INSERT OR REPLACE INTO names VALUES (?, ?)", (trial, name))
 
+    def set_hardware(self, trial: int, attempt: int, description: str) -> None:
+        """What an attempt ran on: kept where a check depends on it."""
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS hardware (trial INTEGER NOT NULL, "
+            "attempt INTEGER NOT NULL, description TEXT NOT NULL, PRIMARY KEY (trial, attempt))"
+        )
+        self._db.execute(
+            "INSERT OR REPLACE INTO hardware VALUES (?, ?, ?)",
+            (trial, attempt, _writable(description)),
+        )
+
     def add_confirmation(
         self,
         trial: int,
@@ -365,6 +376,13 @@ class Store:
         if not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'names'"):
             return {}
         return dict(self._db.execute("SELECT name, trial FROM names"))
+
+    def hardware(self) -> dict[tuple[int, int], str]:
+        """What attempts ran on, by trial and attempt, as far as it was noted."""
+        if not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'hardware'"):
+            return {}
+        rows = self._db.execute("SELECT trial, attempt, description FROM hardware")
+        return {(trial, attempt): description for trial, attempt, description in rows}
 
     def reports(self) -> Iterator[tuple[ReportRow, list[CheckRow]]]:
         """All reports in the order they were acknowledged, each with its checks."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +17,19 @@ from typing import Any, Self
 from acetune.checking import MISSING, Constant, Missing, evaluate, require_model, takes_model
 from acetune.core.decision import Decision
 from acetune.core.errors import ReportError, TrialStopped
-from acetune.core.goals import Goals, as_number
+from acetune.core.goals import Goals
 from acetune.core.record import Progress
+from acetune.hardware import synchronised_clock
 from acetune.link import Link, Report
 from acetune.policies.base import Due, Policy, check_due, finish_due, passes_gate
-from acetune.validation import require_cost, require_step, require_total_steps, split_costs
+from acetune.quiet import Place
+from acetune.validation import (
+    require_cost,
+    require_step,
+    require_total_steps,
+    split_costs,
+    split_metrics,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +85,16 @@ class Trial:
         self._reason = ""
         self._gate = self._keep_below = math.inf
         self._step: int | None = None  # the current one of steps(), None outside such a loop
+        self._checks: dict[str, Callable[..., Any]] = {
+            c.name: c.check for c in self._goals.constraints if c.check is not None
+        }
+        self._place = Place(context.device)
+        self._place.expect(self._checks.values())  # may wait, which is no time of the trial's
         self._created = self._clock()
         self._iteration_began: float | None = None
         self._snapshot_s = 0.0
         self._best: tuple[int, object] | None = None  # a copy of the best checkpoint, by its step
         self._model: object = MISSING  # as last reported
-        self._checks: dict[str, Callable[..., Any]] = {
-            c.name: c.check for c in self._goals.constraints if c.check is not None
-        }
         self._best_valid_loss = math.inf
 
     # -- what training functions use -------------------------------------------------------------
@@ -114,7 +122,9 @@ class Trial:
         if not self._begun:
             self._begin(total)
         elif total is not None and total != self._progress.total_steps:
+            self.let_go()
             self._link.declare(total)
+            self._place.enter()
             self._progress.total_steps = total
 
     def __enter__(self) -> Self:
@@ -123,8 +133,11 @@ class Trial:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Training has ended: the check that is still due is made, unless an error ended it."""
-        if kind is None:
-            self.close()
+        try:
+            if kind is None:
+                self.close()
+        finally:
+            self.let_go()
 
     def start_step(self) -> None:
         """An iteration begins now. ``steps`` calls this; frameworks' callbacks do it themselves."""
@@ -184,7 +197,7 @@ class Trial:
                 f"trial {self.number} was told to stop ({self._reason}); leave the loop when "
                 "trial.should_stop is true"
             )
-        value, extra = self._objective(value, metrics)
+        value, extra = split_metrics(self._goals, value, metrics)
         checks = self._require_checks(constraints, model)
         if not self._begun:
             self._begin(None)
@@ -204,6 +217,10 @@ class Trial:
         if primary_cost_s is None and constraint_cost_s is None:
             report = report._replace(snapshot_cost_s=self._snapshot_s)
         self._snapshot_s = 0.0  # costs that are given replace the clock's, this one too
+        hardware = self._place.untold_hardware()  # now that training has taken a GPU, if it does
+        if hardware is not None:
+            self._link.note_hardware(hardware)
+        self.let_go()
         reply = self._link.report(report)
         if step > self._progress.last_step:
             self._progress.advance(step, loss, report.checked_step)
@@ -211,6 +228,8 @@ class Trial:
         self._ended = reply.ended
         if reply.stop:
             self._stop, self._reason = True, reply.decision.reason
+        if not (reply.stop or reply.ended):
+            self._place.enter()
         # without steps() the next iteration begins here; with it, when the loop comes round
         self._iteration_began = self._clock() if self._step is None else None
         return reply.decision
@@ -222,8 +241,20 @@ class Trial:
         """The model as last reported; ``MISSING`` if that report had none."""
         return self._model
 
+    def let_go(self) -> None:
+        """Nothing is trained for now, or no more: who wants to measure alone need not wait."""
+        self._place.leave()
+
     def close(self) -> None:
         """The training function has returned: make the check that is still due, say good-bye."""
+        try:
+            self._close()
+        finally:
+            self.let_go()
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _close(self) -> None:
         if self._progress.last_step == 0:
             raise ReportError(
                 "the training function returned without reporting anything; call "
@@ -243,7 +274,9 @@ class Trial:
             self._link.finish(None)
             return
         value = self._goals.objective.value(progress.last_loss)
+        self.let_go()
         gate = self._link.fresh_gate(Report(progress.last_step, value, due.step))
+        self._gate = min(self._gate, gate)
         if not passes_gate(self._policy, due.loss, gate):
             self._link.finish(None)
             return
@@ -252,38 +285,17 @@ class Trial:
         report = self._checked(report, due, self._checks, model, None)
         self._link.finish(report._replace(snapshot_cost_s=self._snapshot_s))
 
-    # -- inside ----------------------------------------------------------------------------------
-
     def _begin(self, total_steps: int | None) -> None:
         self._require_owner()
         if total_steps is None:
             total_steps = self._progress.total_steps  # where the engine was told before
-        plan = self._link.begin(total_steps, self._clock() - self._created)
+        startup_s = self._clock() - self._created
+        self.let_go()
+        plan = self._link.begin(total_steps, startup_s)
+        self._place.enter()
         self._progress.total_steps, self._progress.interval = total_steps, plan.interval
         self._gate, self._keep_below = plan.gate, plan.keep_below
         self._begun = True
-
-    def _objective(
-        self, value: float | None, metrics: dict[str, float]
-    ) -> tuple[float, dict[str, float]]:
-        name = self._goals.objective.name
-        if value is None:
-            if name not in metrics:
-                got = f"got {sorted(metrics)}" if metrics else "got nothing"
-                raise ReportError(f"report the objective as report({name}=...), {got}")
-            value = metrics.pop(name)
-        elif name in metrics:
-            raise ReportError(
-                f"the objective {name!r} is given twice: {value!r} and {metrics[name]!r}"
-            )
-        for extra in metrics:
-            if any(constraint.name == extra for constraint in self._goals.constraints):
-                raise ReportError(
-                    f"{extra!r} is a constraint: give its check, as constraints={{{extra!r}: "
-                    "function}, so that it is called only when worth its cost"
-                )
-        extras = {name: as_number(number, f"metric {name!r}") for name, number in metrics.items()}
-        return as_number(value, f"objective {name!r}"), extras
 
     def _next_step(self, step: int | None) -> int:
         if step is None:
@@ -299,6 +311,8 @@ class Trial:
                 raise ReportError(f"unknown constraint {name!r}; this study has {names}")
             # a plain value is a check that costs nothing
             self._checks[name] = check if callable(check) else Constant(check)
+        if given:
+            self._place.expect(self._checks.values())
         missing = [name for name in names if name not in self._checks]
         if missing:
             raise ReportError(
@@ -344,6 +358,7 @@ class Trial:
             self._snapshot_s += self._clock() - began
         if due is None or not due.open:
             return report
+        self.let_go()
         gate = self._link.fresh_gate(report._replace(checked_step=due.step))
         self._gate = min(self._gate, gate)
         if not passes_gate(policy, due.loss, self._gate):
@@ -363,7 +378,11 @@ class Trial:
         cost: float | Mapping[str, float] | None,
         snapshot: Callable[[Any], object] | None = None,
     ) -> Report:
-        measured, costs = evaluate(self._goals, checks, model, self._clock, self._link.checking)
+        self._place.enter()
+        best = due.loss < min(self._gate, self._best_valid_loss)
+        measured, costs = evaluate(
+            self._goals, checks, model, self._clock, self._link.checking, best=best
+        )
         valid, _ = self._goals.judge(measured)
         if valid:
             copied = self._best is not None and self._best[1] is model
@@ -401,11 +420,3 @@ class Trial:
             self._link.keep_model(*self._best)
         elif not isinstance(self._model, Missing):
             self._link.keep_model(self._progress.last_step, self._model)
-
-
-def synchronised_clock() -> float:
-    """Seconds; a GPU in use is waited for first, so that its work is counted where it belongs."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-    return time.perf_counter()

@@ -45,3 +45,25 @@ def require_cost(cost: float, what: str) -> float:
     if not 0.0 <= seconds < float("inf"):
         raise ReportError(f"{what} must be a finite number of seconds >= 0, got {cost!r}")
     return seconds
+
+
+def split_metrics(
+    goals: Goals, value: float | None, metrics: Mapping[str, float]
+) -> tuple[float, dict[str, float]]:
+    """The objective, given as it is or by its name, and the metrics beside it."""
+    name, extras = goals.objective.name, dict(metrics)
+    if value is None:
+        if name not in extras:
+            got = f"got {sorted(extras)}" if extras else "got nothing"
+            raise ReportError(f"report the objective as report({name}=...), {got}")
+        value = extras.pop(name)
+    elif name in extras:
+        raise ReportError(f"the objective {name!r} is given twice: {value!r} and {extras[name]!r}")
+    for extra in extras:
+        if any(constraint.name == extra for constraint in goals.constraints):
+            raise ReportError(
+                f"{extra!r} is a constraint: give its check, as constraints={{{extra!r}: "
+                "function}, so that it is called only when worth its cost"
+            )
+    extras = {extra: as_number(number, f"metric {extra!r}") for extra, number in extras.items()}
+    return as_number(value, f"objective {name!r}"), extras

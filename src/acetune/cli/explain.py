@@ -40,6 +40,7 @@ def explain(
             "SELECT * FROM reports WHERE trial = ? AND attempt = ? ORDER BY seq",
             (trial, latest["attempt"]),
         )
+        hardware = store.hardware().get((latest["trial"], latest["attempt"]))
         checks = store.rows(
             "SELECT c.* FROM checks c JOIN reports r USING (seq) WHERE r.trial = ? "
             "AND r.attempt = ? ORDER BY seq",
@@ -49,6 +50,8 @@ def explain(
     policy = json.loads(info["policy"])
     for line in _headline(latest, len(attempts), policy if goals.constraints else {}):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if hardware is not None:
+        console.print(f"measured on: {hardware}", markup=False, highlight=False, soft_wrap=True)
     values: dict[int, str] = {}
     for check in checks:
         shown = check["error"] or f"{check['constraint']} {check['value']:.4g}"

@@ -246,6 +246,8 @@ class Engine:
             return True
         if isinstance(message, m.Saved):
             self._take_files(slot, trial, message)
+        elif isinstance(message, m.Hardware):
+            coordinator.note_hardware(trial, message.description)
         elif isinstance(message, m.Finished):
             coordinator.finish(trial, message.report)
             return True

@@ -9,6 +9,7 @@ from pathlib import Path
 from acetune.engines.messages import Setup
 from acetune.engines.pool import import_path
 from acetune.engines.process import WorkerProcess
+from acetune.hardware import available_cores as available_cores  # also for those above
 
 
 class LocalSite:
@@ -52,9 +53,3 @@ def default_threads(workers: int) -> int:
     """What OMP_NUM_THREADS says, or else an equal share of the cores this process may use."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return int(asked) if asked.isdigit() and int(asked) else max(1, available_cores() // workers)
-
-
-def available_cores() -> int:
-    """The cores this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1

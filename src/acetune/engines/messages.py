@@ -65,6 +65,12 @@ class Begin(NamedTuple):
     startup_s: float
 
 
+class Hardware(NamedTuple):
+    """What the trial runs on, where a check depends on it."""
+
+    description: str
+
+
 class Declare(NamedTuple):
     """* The last step became known late."""
 

@@ -17,6 +17,7 @@ from acetune.engines.messages import (
     Declare,
     Fetch,
     Finished,
+    Hardware,
     Notice,
     Piece,
     Refused,
@@ -82,6 +83,10 @@ class PipeLink:
     def declare(self, total_steps: int) -> None:
         """See Link."""
         self._ask(Declare(total_steps))
+
+    def note_hardware(self, description: str) -> None:
+        """See Link."""
+        self._send(Hardware(description))
 
     def fresh_gate(self, report: Report) -> float:
         """See Link."""

@@ -14,15 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from acetune.engines.messages import Setup, send_if_there
+from acetune.hardware import THREAD_VARIABLES, physical_gpu
 
-# the thread pools that numerical libraries start on their own
-_THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
 IN_WORKER = "ACETUNE_WORKER"  # set in the environment of every worker
 _CODE = (
     "import sys; sys.path.insert(0, sys.argv[4]); "
@@ -120,21 +113,11 @@ class WorkerProcess:
 
 def worker_variables(threads: int) -> dict[str, str]:
     """What is set in the environment of every worker, before it imports anything."""
-    return {IN_WORKER: "1", **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
+    return {IN_WORKER: "1", **dict.fromkeys(THREAD_VARIABLES, str(threads))}
 
 
 def _environment(base: Mapping[str, str], device: str | None, threads: int) -> dict[str, Any]:
     env = {**base, **worker_variables(threads)}
     if device is not None:
-        env["CUDA_VISIBLE_DEVICES"] = _visible(device.removeprefix("cuda:"), base)
+        env["CUDA_VISIBLE_DEVICES"] = physical_gpu(device, base)
     return env
-
-
-def _visible(device: str, base: Mapping[str, str]) -> str:
-    """A number counts among the devices that this process was given; a name is taken as it is."""
-    given = [
-        name.strip() for name in base.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()
-    ]
-    if given and device.isdigit() and int(device) < len(given):
-        return given[int(device)]
-    return device

@@ -38,7 +38,9 @@ from acetune.engines.messages import (
 )
 from acetune.engines.pipe_link import DriverGone, PipeLink
 from acetune.engines.transfer import fetched
-from acetune.trial import Trial, TrialContext, synchronised_clock
+from acetune.hardware import synchronised_clock
+from acetune.quiet import Place
+from acetune.trial import Trial, TrialContext
 
 _PARENT_POLL_S = 0.5
 
@@ -97,11 +99,14 @@ class Worker:
             threads=self._setup.threads,
         )
         trial = Trial(context, link)
-        # a stopped trial that went on, and saw TrialStopped, ends as any stopped trial
-        with contextlib.suppress(TrialStopped):
-            self._work.train(trial)
-        self._end_if_forked(0)
-        trial.close()
+        try:
+            # a stopped trial that went on, and saw TrialStopped, ends as any stopped trial
+            with contextlib.suppress(TrialStopped):
+                self._work.train(trial)
+            self._end_if_forked(0)
+            trial.close()
+        finally:
+            trial.let_go()
 
     def _at_hand(
         self, path: str | None, link: PipeLink
@@ -121,8 +126,10 @@ class Worker:
 
     def _evaluate(self, task: Evaluate) -> Evaluated:
         link = PipeLink(self._pipe, self._files, self._files, self._setup.sees_files)
+        place = Place(self._setup.device)
         try:
-            with self._at_hand(task.path, link) as folder:
+            place.expect(constraint.check for constraint in self._work.goals.constraints)
+            with place, self._at_hand(task.path, link) as folder:
                 assert folder is not None
                 return self._evaluate_model(load_model(folder), task.confirm)
         except Exception as error:
@@ -134,8 +141,14 @@ class Worker:
         goals = self._work.goals
         checks = {c.name: c.check for c in goals.constraints}
         pipe = self._pipe
+        # from the best objective down: the first that holds is the best
         measured, costs = evaluate(
-            goals, checks, model, synchronised_clock, lambda name: send(pipe, Checking(name))
+            goals,
+            checks,
+            model,
+            synchronised_clock,
+            lambda name: send(pipe, Checking(name)),
+            best=True,
         )
         return Evaluated(measured, costs)
 

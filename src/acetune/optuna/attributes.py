@@ -4,6 +4,7 @@ A report of Optuna is one float, so checks travel in attributes of the trial::
 
     ace:start          total_steps, interval and cost ratio, when training begins
     ace:check:<step>   the check made at that report, written before the report itself
+    ace:hardware       what it runs on, where a check depends on that
     ace:end            how the trial ended, with the check made then, if any
     ace:goals          of the study: its limits
 
@@ -20,6 +21,7 @@ from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
 from acetune.core.record import State
 
 START, CHECK, END, GOALS = "ace:start", "ace:check:", "ace:end", "ace:goals"
+HARDWARE = "ace:hardware"
 
 Measured = Mapping[str, Estimate | FailedCheck]
 

@@ -26,6 +26,7 @@ from acetune.optuna.access import (
 from acetune.optuna.attributes import (
     CHECK,
     END,
+    HARDWARE,
     START,
     Spent,
     StoredCheck,
@@ -91,6 +92,10 @@ class OptunaLink:
             start = self._digest.declare(self._number, total_steps)
             self._write(START, write_start(self._number, start))
         self._total = total_steps
+
+    def note_hardware(self, description: str) -> None:
+        """What the trial runs on."""
+        self._write(HARDWARE, {"trial": self._number, "description": description})
 
     def fresh_gate(self, report: Report) -> float:
         """The gate by what the storage holds now."""

@@ -52,6 +52,7 @@ class OptunaTrial(Trial):
                 self.close()
             else:  # all of it is inherited: there is no model to check
                 self.declare(None)
+                self.let_go()
             heard = self._optuna.conclude()
             why = f"{self.stop_reason}; {heard.why}" if self.should_stop else heard.why
             self._finished = heard.value, why

@@ -241,6 +241,8 @@ class Desk:
         self._tokens[trial.number] = attempt.token
         chosen = attempt.interval, attempt.cost_ratio
         self.coordinator.begin(trial, attempt.total_steps, attempt.startup_s, chosen)
+        if attempt.hardware:
+            self.coordinator.note_hardware(trial, attempt.hardware)
         return trial
 
     def _shelve(self, trial: StudyTrial, step: int, model: Path) -> None:

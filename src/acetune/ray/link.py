@@ -104,6 +104,10 @@ class RayLink:
         self._attempt = self._attempt._replace(total_steps=total_steps)
         self._standing.declare(total_steps)
 
+    def note_hardware(self, description: str) -> None:
+        """See Link. The driver learns it with the first report."""
+        self._attempt = self._attempt._replace(hardware=description)
+
     def resume_at(self, step: int) -> None:
         """Ray has restored a class trainable behind our back, before its first report here."""
         self._progress.last_step = step

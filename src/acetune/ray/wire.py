@@ -39,6 +39,7 @@ class Attempt(NamedTuple):
     cost_ratio: float | None
     startup_s: float
     resumed_from: int
+    hardware: str = ""  # where a check depends on it
 
 
 class Message(NamedTuple):

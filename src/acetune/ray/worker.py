@@ -37,12 +37,14 @@ class RayTrial(Trial):
         self._ray_link = link
         if isinstance(outlet, ClassOutlet):
             outlet.before_steps(self._begin_step)
+            self.let_go()  # until Ray calls step, if it does
 
     def _begin_step(self) -> None:
         """Ray calls ``step`` of a class trainable; before the first time it may restore it."""
         assert isinstance(self._outlet, ClassOutlet)
         if not self._progress.last_step and self._outlet.restored_step:
             self._ray_link.resume_at(self._outlet.restored_step)
+        self._place.enter()
         self.start_step()
 
     def result(self) -> dict[str, Any]:
@@ -50,6 +52,7 @@ class RayTrial(Trial):
         if not isinstance(self._outlet, ClassOutlet):
             raise ReportError("result() is for class trainables; here report() reports by itself")
         self._iteration_began = None  # what passes until the next step() is not training
+        self.let_go()
         return self._outlet.take(self._ended)
 
 

@@ -73,6 +73,9 @@ class _RecordingLink:
         """See Link."""
         self._total_steps = total_steps
 
+    def note_hardware(self, description: str) -> None:
+        """See Link."""
+
     def fresh_gate(self, report: Report) -> float:
         """See Link."""
         return math.inf

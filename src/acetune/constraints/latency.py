@@ -1,0 +1,252 @@
+"""Latency as a constraint: how long a call takes, measured alone."""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acetune.constraints import _aside
+from acetune.constraints._quantiles import quantile
+from acetune.core.errors import GoalError
+from acetune.core.goals import Estimate
+from acetune.hardware import describe_hardware, physical_gpu, synchroniser
+from acetune.quiet import alone
+
+__all__ = ["LatencyCheck", "LatencyProfile", "measure_latency"]
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyProfile:
+    """How long a call took, many times over, in milliseconds.
+
+    Attributes
+    ----------
+    times_ms:
+        The time of each call, from the shortest.
+    hardware:
+        What it was measured on, in words.
+
+    >>> profile = LatencyProfile(np.array([1.0, 1.0, 2.0, 9.0]), "a machine")
+    >>> profile.p50.value, profile.p99.value, profile.repeats
+    (1.0, 9.0, 4)
+    """
+
+    times_ms: NDArray[np.float64] = field(repr=False)
+    hardware: str
+
+    @property
+    def repeats(self) -> int:
+        """How many calls were timed."""
+        return len(self.times_ms)
+
+    @property
+    def p50(self) -> Estimate:
+        """The median, with its standard error."""
+        return self.percentile(50)
+
+    @property
+    def p95(self) -> Estimate:
+        """What 95 % of the calls stay within."""
+        return self.percentile(95)
+
+    @property
+    def p99(self) -> Estimate:
+        """What 99 % of the calls stay within: it takes some hundred calls to say that."""
+        return self.percentile(99)
+
+    def percentile(self, percentile: float) -> Estimate:
+        """Any percentile, with its standard error."""
+        return quantile(self.times_ms, percentile / 100)
+
+    def __str__(self) -> str:
+        shown = ", ".join(
+            f"p{name} {found.value:.4g} ± {found.stderr:.2g}"
+            for name, found in ((50, self.p50), (95, self.p95), (99, self.p99))
+        )
+        return f"{shown} ms ({self.repeats} calls on {self.hardware})"
+
+
+def measure_latency(
+    call: Callable[[], object],
+    *,
+    warmup: int = 10,
+    repeats: int = 200,
+    clock: Callable[[], float] = time.perf_counter,
+) -> LatencyProfile:
+    """Time a call many times, after some that do not count.
+
+    A GPU that PyTorch uses is waited for before and after each call; with another framework the
+    call must itself wait for its result. Python's garbage collector does not run meanwhile. Nobody
+    else is kept from using the machine: for that there is :class:`LatencyCheck`.
+
+    Parameters
+    ----------
+    call:
+        What to time.
+    warmup, repeats:
+        How many calls are made before, and how many are timed.
+    clock:
+        Seconds.
+
+    >>> profile = measure_latency(lambda: sum(range(1000)), repeats=50)
+    >>> 0 < profile.p50.value <= profile.p95.value <= profile.p99.value
+    True
+    """
+    _require_calls(warmup, repeats)
+    for _ in range(warmup):
+        call()
+    synchronise = synchroniser()  # only now: the first calls may have taken the GPU
+    times = np.empty(repeats)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for index in range(repeats):
+            synchronise()
+            began = clock()
+            result = call()
+            synchronise()
+            times[index] = clock() - began
+            del result  # what it takes to free it is no latency
+    finally:
+        if collecting:
+            gc.enable()
+    return LatencyProfile(np.sort(times) * 1e3, describe_hardware())
+
+
+class LatencyCheck:
+    """A check for :class:`~acetune.Constraint`: a percentile of how long a call takes, in ms.
+
+    It is measured alone: the other trials on the device wait at their next report until it is done,
+    those of other studies on this machine with such a check too. Or give a device that is set
+    ``aside``, where no trial runs: then nobody waits. A checkpoint that would become the best is
+    measured twice, and the second time counts: of many noisy measurements the luckiest would win.
+
+    Parameters
+    ----------
+    call:
+        Called with what ``report(model=...)`` was given: ``lambda model: model.predict(row)``.
+    percentile:
+        Which one: 95 by default.
+    warmup, repeats:
+        How many calls are made before, and how many are timed. The standard error that comes with
+        the value shrinks with ``repeats``; so does the time that others wait.
+    device:
+        Where the model runs, if not on the trial's own device: ``"cpu"`` for models trained on a
+        GPU and used without one, or ``"cuda:0"`` under Optuna, which gives out no devices.
+    aside:
+        Cores, as ``{7}``, or a GPU, as ``"cuda:1"``, that no trial uses. The call and the model are
+        sent (pickled) to a process that runs there and nowhere else; processes that train keep off
+        these cores. GPUs are counted as in ``tune(devices=...)``: give the others to that.
+    clock:
+        Seconds.
+
+    >>> check = LatencyCheck(lambda model: model(1000), percentile=50, repeats=20)
+    >>> check(lambda n: sum(range(n))).value > 0
+    True
+    """
+
+    #: a checkpoint that would become the best is measured once more
+    measures_again = True
+
+    def __init__(
+        self,
+        call: Callable[[Any], object],
+        *,
+        percentile: float = 95,
+        warmup: int = 10,
+        repeats: int = 200,
+        device: str | None = None,
+        aside: Iterable[int] | str | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        if not callable(call):
+            raise GoalError(f"call must be a function of the model, got {call!r}")
+        if isinstance(percentile, bool) or not isinstance(percentile, (int, float)):
+            raise GoalError(f"percentile must be a number, got {percentile!r}")
+        if not 0 < percentile < 100:
+            raise GoalError(f"percentile must lie between 0 and 100, got {percentile!r}")
+        _require_calls(warmup, repeats)
+        least = math.ceil(100 / (100 - percentile) - 1e-9)
+        if repeats < least:
+            raise GoalError(
+                f"{repeats} calls cannot tell what {percentile:g} % of them stay within; give "
+                f"repeats >= {least}, better ten times that"
+            )
+        if device is not None and not _names_device(device):
+            raise GoalError(f"device must be 'cpu' or a GPU such as 'cuda:0', got {device!r}")
+        if device is not None and aside is not None:
+            raise GoalError(
+                f"give device={device!r} or aside={aside!r}, not both: what is set aside is where "
+                "it is measured"
+            )
+        self.call, self.percentile = call, percentile
+        self.warmup, self.repeats, self.clock = warmup, repeats, clock
+        self.device = device
+        self.aside = None if aside is None else _require_aside(aside)
+
+    @property
+    def measured_alone(self) -> bool:
+        """Whether the trials on the device wait."""
+        return self.aside is None
+
+    def __call__(self, model: object) -> Estimate:
+        """The percentile of this model."""
+        return self.profile(model).percentile(self.percentile)
+
+    def profile(self, model: object) -> LatencyProfile:
+        """All that was measured of this model; as alone as in a study, also outside of one."""
+        with alone(self):
+            if self.aside is None:
+                return self._measure(model)
+            helper = _aside.helper_on(self.aside)
+            found: LatencyProfile = helper.run(self._measure, model)
+            return found
+
+    def _measure(self, model: object) -> LatencyProfile:
+        return measure_latency(
+            lambda: self.call(model), warmup=self.warmup, repeats=self.repeats, clock=self.clock
+        )
+
+    def __repr__(self) -> str:
+        where = "" if self.device is None else f", device={self.device!r}"
+        if self.aside is not None:
+            where = f", aside={self.aside if isinstance(self.aside, str) else set(self.aside)!r}"
+        return (
+            f"LatencyCheck({self.call!r}, percentile={self.percentile:g}, warmup={self.warmup}, "
+            f"repeats={self.repeats}{where})"
+        )
+
+
+def _require_calls(warmup: int, repeats: int) -> None:
+    for name, count, least in (("warmup", warmup, 0), ("repeats", repeats, 1)):
+        if isinstance(count, bool) or not isinstance(count, int) or count < least:
+            raise GoalError(f"{name} must be a whole number >= {least}, got {count!r}")
+
+
+def _names_device(device: object) -> bool:
+    return isinstance(device, str) and (device == "cpu" or device.partition(":")[0] == "cuda")
+
+
+def _require_aside(aside: Iterable[int] | str) -> frozenset[int] | str:
+    """Cores, or the physical name of a GPU: known here, where all that were given can be seen."""
+    if isinstance(aside, str):
+        if aside.partition(":")[0] != "cuda":
+            raise GoalError(f"aside must be cores such as {{7}} or a GPU 'cuda:1', got {aside!r}")
+        return physical_gpu(aside, os.environ)
+    try:
+        cores = frozenset(aside)
+    except TypeError:
+        cores = frozenset()
+    if not cores or not all(type(core) is int and core >= 0 for core in cores):
+        raise GoalError(
+            f"aside must be cores such as {{7}} or a GPU such as 'cuda:1', got {aside!r}"
+        )
+    return cores

@@ -1,0 +1,117 @@
+"""Kernel locks on files, two a device of this machine: a turnstile and a room (see quiet.py)."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+from acetune.core.errors import StudyError
+
+logger = logging.getLogger("acetune")
+
+_PATIENCE_S = 60.0  # after which a wait is worth a word
+_descriptors: set[int] = set()  # of all locks that are open in this process
+
+
+class DeviceLocks:
+    """A device of this machine: its turnstile and its room, as one trial or measurement holds them.
+
+    Locks on opened files belong to the opening, not to the process: two threads exclude each other
+    like two processes. A forked child would share them, and keep them when its parent is killed; so
+    it closes them as its first act.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._turnstile = _Lock(f"{name}.turnstile")
+        self._room = _Lock(f"{name}.room")
+
+    def enter(self) -> None:
+        """Into the room, with others."""
+        self._turnstile.take(fcntl.LOCK_SH)
+        self._turnstile.give_back()
+        self._room.take(fcntl.LOCK_SH)
+
+    def empty(self) -> None:
+        """Into the room, when everybody has left; nobody comes in."""
+        self._turnstile.take(fcntl.LOCK_EX)
+        self._room.take(fcntl.LOCK_EX)
+
+    def leave(self) -> None:
+        """Out of the room."""
+        self._room.give_back()
+        self._turnstile.give_back()
+
+
+class _Lock:
+    """A lock on a file, opened when it is first taken and closed with this object."""
+
+    def __init__(self, name: str) -> None:
+        self._path = lock_folder() / "".join(c if c.isalnum() or c in ".-" else "_" for c in name)
+        self._descriptor, self._owner = -1, 0
+
+    def take(self, how: int) -> None:
+        if self._owner != os.getpid():
+            self._open()
+        try:
+            fcntl.flock(self._descriptor, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            word = threading.Timer(_PATIENCE_S, self._say_waiting)
+            word.daemon = True
+            word.start()
+            try:
+                fcntl.flock(self._descriptor, how)
+            finally:
+                word.cancel()
+
+    def give_back(self) -> None:
+        if self._owner == os.getpid():
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def _open(self) -> None:
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # not inherited by programs that are started
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.utime(self._descriptor)  # in use: not for those who tidy up there
+        except OSError as error:
+            raise StudyError(
+                f"cannot lock {self._path}: {error.strerror}; set TMPDIR to a folder that you may "
+                "write to, the same for all that train on this machine"
+            ) from None
+        self._owner = os.getpid()
+        _descriptors.add(self._descriptor)
+
+    def _say_waiting(self) -> None:
+        logger.warning(
+            "has waited %g s for trials or measurements on this machine (%s); a trial that was "
+            "never ended, with finish() or close(), keeps others waiting until its process ends",
+            _PATIENCE_S,
+            self._path,
+        )
+
+    def __del__(self) -> None:
+        if self._owner == os.getpid():
+            _descriptors.discard(self._descriptor)
+            with contextlib.suppress(OSError):
+                os.close(self._descriptor)
+
+
+def lock_folder() -> Path:
+    """Where the locks of this machine are, for all processes of this user."""
+    return Path(tempfile.gettempdir()) / f"acetune-locks-{os.getuid()}"
+
+
+def _close_in_child() -> None:
+    for descriptor in _descriptors:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+    _descriptors.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)

@@ -1,0 +1,221 @@
+"""Some checks are measured alone: one at a time on a device, while the trials there wait.
+
+Who waits for whom is told by kernel locks on files, two a device: a *turnstile* and a *room*. A
+trial is in the room (a shared lock) while it trains; at each report it leaves, and comes back
+through the turnstile (shared, for a moment). A measurement takes the turnstile (exclusive: nobody
+comes in any more), then the room (exclusive: everybody has left), and gives both back when it has
+ended. Every process that trains on this machine takes part, of whatever study and engine, and the
+kernel frees what a process held that was killed.
+
+No two wait for each other: everybody takes locks in the same order (the processor before a GPU,
+the turnstile of a device before its room), and a trial that waits for a turnstile has left the
+rooms that come after it. Nor does a trial wait for an answer of its engine while it is in a room:
+that may be measuring itself, a limit on the configuration alone. A thread trains one trial at a
+time: a trial that begins or reports takes the place of the one that its thread trained before,
+however that one has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from acetune.core.errors import GoalError
+from acetune.hardware import describe_hardware, gpu_in_use, physical_gpu, visible_gpus
+from acetune.locks import DeviceLocks
+
+CPU = "cpu"
+
+
+class _Here(threading.local):
+    """What this thread trains, and whether it measures alone just now."""
+
+    place: weakref.ref[Place] | None = None
+    alone: bool = False
+
+
+_here = _Here()
+
+
+# -- what checks ask for -------------------------------------------------------------------------
+
+
+def measured_alone(check: object) -> bool:
+    """Whether the trials on a device wait while this is measured there."""
+    return bool(getattr(check, "measured_alone", False))
+
+
+def measured_aside(check: object) -> bool:
+    """Whether this is measured on a device that no trial uses."""
+    return isinstance(getattr(check, "aside", None), (frozenset, str))
+
+
+class Place:
+    """What a trial does so that others can measure alone: nothing, unless a check asks for it.
+
+    Parameters
+    ----------
+    device:
+        The device that its process was given, or None. Whatever trains uses the processor too.
+    """
+
+    def __init__(self, device: str | None = None) -> None:
+        gpus = [] if device in (None, CPU) else visible_gpus() or [physical_gpu(str(device))]
+        self.own = [f"gpu-{name}" for name in gpus] or [CPU]
+        self._devices: list[DeviceLocks] = []
+        self._inside = False
+        self._aside: set[frozenset[int] | str] = set()
+        self._hardware_matters = False  # to a check that has come up
+
+    def expect(self, checks: Iterable[Any]) -> None:
+        """These checks may be made: from now on the trial is where they want it to be."""
+        devices = {device.name for device in self._devices}
+        for check in checks:
+            if measured_alone(check):
+                devices |= {CPU, *self.own, *_devices_of(check, self.own)}
+            elif measured_aside(check) and check.aside not in self._aside:
+                self._aside.add(check.aside)
+                self._hardware_matters = True
+                _keep_off(check.aside)
+        if len(devices) > len(self._devices):
+            self._hardware_matters = True
+            self.leave()
+            self._devices = [DeviceLocks(name) for name in sorted(devices, key=_order)]
+            self.enter()
+
+    def enter(self) -> None:
+        """Training goes on; waits while somebody measures."""
+        if not self._devices:
+            return
+        before = None if _here.place is None else _here.place()
+        if before is not None and before is not self:
+            before.leave()
+        _here.place = weakref.ref(self)
+        if not self._inside:
+            self._inside = True
+            for device in self._devices:
+                device.enter()
+
+    def leave(self) -> None:
+        """Training pauses, or has ended: others may measure."""
+        self._inside = False
+        for device in self._devices:
+            device.leave()
+
+    def untold_hardware(self) -> str | None:
+        """What is measured on, in words; None where it does not matter, or was told before."""
+        if not self._hardware_matters:
+            return None
+        self._hardware_matters = False
+        aside = "; ".join(f"set aside: {described(found)}" for found in self._aside)
+        return "; ".join(filter(None, [describe_hardware(), aside]))
+
+    @property
+    def inside(self) -> bool:
+        """Whether a measurement would wait for this trial."""
+        return self._inside
+
+    def __enter__(self) -> Self:
+        self.enter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+
+@contextlib.contextmanager
+def alone(check: object) -> Iterator[None]:
+    """Within this nobody else trains where ``check`` is measured, or measures there.
+
+    The check of a trial is measured on the device of the trial that this thread trains, unless it
+    says otherwise. Within itself it does nothing.
+    """
+    if _here.alone or not (measured_alone(check) or measured_aside(check)):
+        yield
+        return
+    place = None if _here.place is None else _here.place()
+    resting = place if place is not None and place.inside and measured_alone(check) else None
+    if resting is not None:
+        resting.leave()
+    if place is None:
+        place = Place("cuda" if gpu_in_use() else None)
+    devices, host = _measured_on(check, place.own)
+    _here.alone = True
+    try:
+        if host is not None:
+            host.enter()
+        for device in devices:
+            device.empty()
+        yield
+    finally:
+        _here.alone = False
+        for device in [*devices, *([] if host is None else [host])]:
+            device.leave()
+        if resting is not None:
+            resting.enter()
+
+
+def _measured_on(check: object, own: list[str]) -> tuple[list[DeviceLocks], DeviceLocks | None]:
+    """What nobody else may use meanwhile, in order; and the processor, where others may use it."""
+    if not measured_alone(check):
+        return [DeviceLocks(name) for name in _aside_names(check)], None
+    names = sorted(_devices_of(check, own), key=_order)
+    # what runs on a GPU uses the processor too, as any trial does: nobody measures there meanwhile
+    return [DeviceLocks(name) for name in names], None if CPU in names else DeviceLocks(CPU)
+
+
+def _devices_of(check: object, own: list[str]) -> list[str]:
+    device = getattr(check, "device", None)
+    if device is None:
+        return own
+    return [CPU] if str(device) == CPU else [f"gpu-{physical_gpu(str(device))}"]
+
+
+def _order(name: str) -> tuple[bool, str]:
+    return name != CPU, name
+
+
+# -- devices set aside ---------------------------------------------------------------------------
+
+
+def described(aside: frozenset[int] | str) -> str:
+    """A device that is set aside, in words."""
+    if isinstance(aside, str):
+        return f"GPU {aside}"
+    return f"core{'' if len(aside) == 1 else 's'} {', '.join(map(str, sorted(aside)))}"
+
+
+def _aside_names(check: Any) -> list[str]:
+    aside = check.aside
+    if isinstance(aside, str):
+        return [f"aside-gpu-{aside}"]
+    return [f"aside-core-{core}" for core in sorted(aside)]
+
+
+def _keep_off(aside: frozenset[int] | str) -> None:
+    """Take the cores that are set aside from this process, which trains."""
+    if isinstance(aside, str):
+        return
+    if not hasattr(os, "sched_setaffinity"):
+        raise GoalError(f"cores {sorted(aside)} cannot be set aside: only Linux can do that")
+    left = os.sched_getaffinity(0) - aside
+    if not left:
+        raise GoalError(
+            f"cores {sorted(aside)} are set aside, and this process has no other to train on; "
+            "give fewer"
+        )
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # one that has just ended
+            os.sched_setaffinity(int(thread.name), left)
+
+
+def _forget_in_child() -> None:
+    _here.place, _here.alone = None, False
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
