@@ -5,43 +5,85 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from acetune.cli.progress import progress_bar
+from acetune.cli.reproduce_live import (
+    Data,
+    EngineName,
+    Limits,
+    Live,
+    NoReplay,
+    Policies,
+    Searchers,
+    StudiesFolder,
+    Workers,
+    make_plan,
+    reproduce_live,
+)
 from acetune.core.errors import GoalError, TableError
 from acetune.engines.local import available_cores
+from acetune.replay.curves import CurveTable
 from acetune.replay.figures import write_figures
 from acetune.replay.table import read_table
-from acetune.reproduce import ablations, case_study, fairness
-from acetune.reproduce.measuring import Plan, jobs_of, measure, to_json
+from acetune.reproduce import ablations, case_study, fairness, robustness
+from acetune.reproduce.measuring import Case, Measured, Plan, jobs_of, measure, to_json
 from acetune.reproduce.page import Drawn, Page
 from acetune.versions import installed_versions
 
-_PARTS = ("fairness", "ablations", "figures")
+_PARTS = ("fairness", "ablations", "figures", "robustness")
+_CREDIT, _SENTIMENT = Path("tables/credit-lightgbm.parquet"), Path("tables/sst2-minilm.parquet")
 
 
 def reproduce(
     parts: Annotated[
         list[str] | None, typer.Argument(help=f"Any of {', '.join(_PARTS)}; all by default.")
     ] = None,
-    table: Annotated[Path, typer.Option(help="The curves of the paper's fairness task.")] = Path(
-        "tables/credit-lightgbm.parquet"
-    ),
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"The curves to replay: {_CREDIT} by default, {_SENTIMENT} for robustness."
+        ),
+    ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the pages.")] = Path(
         "results"
     ),
-    budget_s: Annotated[float, typer.Option(help="Simulated seconds on each worker.")] = 35.0,
-    seeds: Annotated[int, typer.Option(help="Repetitions on the table itself.")] = 20,
-    samples: Annotated[int, typer.Option(help="Tables drawn anew, for the intervals.")] = 40,
+    budget_s: Annotated[
+        float | None,
+        typer.Option(
+            help="Simulated seconds on each worker, by default 35, or for robustness enough for a "
+            "third of the table; with --live the seconds of each study, 120 by default."
+        ),
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="How many repetitions on the table itself, 20 by default; with --live the seeds "
+            "themselves, 20,21,22 by default."
+        ),
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="Tables drawn anew, for the intervals; 40 by default.")
+    ] = None,
     processes: Annotated[
         int | None, typer.Option(help="Processes that share the work; one a core by default.")
     ] = None,
     pictures: Annotated[
         str, typer.Option(help="png or svg (need Chrome and the extra 'png'), or html.")
     ] = "png",
+    live: Live = False,
+    data: Data = None,
+    limits: Limits = None,
+    policies: Policies = None,
+    searchers: Searchers = None,
+    engine: EngineName = None,
+    workers: Workers = None,
+    studies: StudiesFolder = None,
+    no_replay: NoReplay = False,
 ) -> None:
     """Make the paper's tables and figures again, ours beside theirs."""
     chosen = list(dict.fromkeys(parts or _PARTS))
@@ -50,19 +92,65 @@ def reproduce(
             raise GoalError(f"there is no part {part!r} to reproduce; choose from {_PARTS}")
     if pictures not in ("png", "svg", "html"):
         raise GoalError(f"--pictures must be png, svg or html, got {pictures!r}")
-    if seeds < 1 or samples < 2:
-        raise GoalError(f"--seeds must be >= 1 and --samples >= 2, got {seeds} and {samples}")
     count = available_cores() if processes is None else processes
     if count < 1:
         raise GoalError(f"--processes must be at least 1, got {count}")
-    if not table.exists():
-        raise TableError(
-            f"there is no {table}: it lies in the folder tables/ of the source repository; run "
-            "there, name it with --table, or record it: acetune record credit-lightgbm --data FILE"
-        )
-    curves = read_table(table)
-    plan = Plan(budget_s, seeds, samples, processes=count)
     suffix = f".{pictures}"
+    if live:
+        if chosen != ["fairness"] or samples is not None:
+            what = f"--samples {samples}" if samples is not None else " ".join(chosen)
+            raise GoalError(f"--live is for 'acetune reproduce fairness' alone, got {what}")
+        reproduce_live(
+            make_plan(limits, policies, searchers, seeds, budget_s, engine, workers),
+            data=data,
+            folder=studies or Path("live-studies"),
+            table=None if no_replay else _read(table or _CREDIT),
+            processes=count,
+            output=output,
+            suffix=suffix,
+        )
+        return
+    given: dict[str, object] = {
+        "data": data,
+        "limits": limits,
+        "policies": policies,
+        "searchers": searchers,
+    }
+    given |= {"engine": engine, "workers": workers, "studies": studies}
+    for option, value in (given | {"no-replay": no_replay or None}).items():
+        if value is not None:
+            raise GoalError(f"--{option} is for real training: it needs --live")
+    on_credit = [part for part in chosen if part != "robustness"]
+    if table is not None and on_credit and on_credit != chosen:
+        raise GoalError(
+            f"--table {table} is one table; robustness has another than {', '.join(on_credit)}: "
+            "reproduce it by itself"
+        )
+    plan = Plan(
+        35.0 if budget_s is None else budget_s,
+        20 if seeds is None else _repetitions(seeds),
+        40 if samples is None else samples,
+        processes=count,
+    )
+    if plan.seeds < 1 or plan.samples < 2:
+        raise GoalError(
+            f"--seeds must be >= 1 and --samples >= 2, got {plan.seeds} and {plan.samples}"
+        )
+    # both tables before anything that takes its time
+    credit = _read(table or _CREDIT) if on_credit else None
+    sentiment = _read(table or _SENTIMENT) if "robustness" in chosen else None
+    if credit is not None:
+        _fairness_parts(on_credit, credit, plan, output, suffix)
+    if sentiment is not None:
+        budget_s = robustness.default_budget_s(sentiment) if budget_s is None else budget_s
+        _robustness_part(
+            sentiment, replace(plan, budget_s=budget_s, constrained="afr"), output, suffix
+        )
+
+
+def _fairness_parts(
+    chosen: list[str], curves: CurveTable, plan: Plan, output: Path, suffix: str
+) -> None:
     if "figures" in chosen:
         _write(output / "figures.md", *case_study.report(curves, plan, output, suffix))
     cases = []
@@ -70,18 +158,51 @@ def reproduce(
         cases += fairness.cases()
     if "ablations" in chosen:
         cases += ablations.cases()
-    cases = list(dict.fromkeys(cases))
-    with progress_bar() as progress:
-        bar = progress.add_task("replay", total=len(jobs_of(cases, plan)))
-        measured = measure(curves, cases, plan, lambda run: progress.advance(bar))
-    if measured:
-        output.mkdir(parents=True, exist_ok=True)
-        kept = json.dumps(to_json(measured), indent=1)
-        (output / "runs.json").write_text(kept + "\n", encoding="utf-8")
+    measured = _measure(curves, cases, plan, output / "runs.json")
     if "fairness" in chosen:
         _write(output / "fairness.md", *fairness.report(curves, measured, plan, output, suffix))
     if "ablations" in chosen:
         _write(output / "ablations.md", *ablations.report(curves, measured, plan, output, suffix))
+
+
+def _robustness_part(curves: CurveTable, plan: Plan, output: Path, suffix: str) -> None:
+    measured = _measure(curves, robustness.cases(curves), plan, output / "robustness-runs.json")
+    page, drawn = robustness.report(curves, measured, plan, output, suffix)
+    _write(output / "robustness.md", page, drawn)
+
+
+def _measure(curves: CurveTable, cases: list[Case], plan: Plan, path: Path) -> dict[Case, Measured]:
+    """Replay under a progress bar; the best of every run is kept beside the pages."""
+    cases = list(dict.fromkeys(cases))
+    if not cases:
+        return {}
+    with progress_bar() as progress:
+        bar = progress.add_task("replay", total=len(jobs_of(cases, plan)))
+        measured = measure(curves, cases, plan, lambda run: progress.advance(bar))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(to_json(measured), indent=1) + "\n", encoding="utf-8")
+    return measured
+
+
+def _read(table: Path) -> CurveTable:
+    if not table.exists():
+        task = (
+            "robustness --data FOLDER --suite FILE"
+            if table == _SENTIMENT
+            else ("credit-lightgbm --data FILE")
+        )
+        raise TableError(
+            f"there is no {table}: it lies in the folder tables/ of the source repository; run "
+            f"there, name it with --table, or record it: acetune record {task}"
+        )
+    return read_table(table)
+
+
+def _repetitions(seeds: str) -> int:
+    try:
+        return int(seeds)
+    except ValueError:
+        raise GoalError(f"--seeds must be a whole number without --live, got {seeds!r}") from None
 
 
 def _write(path: Path, page: Page, drawn: Drawn) -> None:

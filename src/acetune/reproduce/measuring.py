@@ -56,6 +56,7 @@ class Plan:
     samples: int = 40  # tables drawn anew
     seeds_a_sample: int = 2
     processes: int = 1
+    constrained: str = "eod"  # the metric that has the limit
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def setting_of(case: Case, plan: Plan) -> Setting:
     if case.searcher in SEARCHERS_WITH_START:
         points = (dict(START),)
     return Setting(
-        (Constraint("eod", upper=case.limit),),
+        (Constraint(plan.constrained, upper=case.limit),),
         case.cost_ratio,
         plan.budget_s,
         WORKERS,

@@ -26,6 +26,7 @@ Array = NDArray[Any]
 _TARGET = "default.payment.next.month"
 _CATEGORICAL = ("EDUCATION", "MARRIAGE", "PAY_0", "PAY_2", "PAY_3", "PAY_4", "PAY_5", "PAY_6")
 _SEED = 12345
+_HISTOGRAMS_MB = 2_048  # the largest trees of the space would keep 9 GB of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ class CreditTask:
         rounds = params.pop("n_estimators")
         max_bin = 2 ** params.pop("log_max_bin") - 1
         fixed = {"objective": "binary", "metric": "None", "seed": 1, "num_threads": trial.threads}
+        fixed["histogram_pool_size"] = _HISTOGRAMS_MB
         train_set, *valid_sets = self._datasets(max_bin)
         booster = lgb.Booster({**params, **fixed, **_dataset_options(max_bin)}, train_set)
         for number, valid_set in enumerate(valid_sets):

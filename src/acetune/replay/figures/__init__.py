@@ -5,6 +5,7 @@ from acetune.replay.figures.dots import dots
 from acetune.replay.figures.expected_cost import expected_cost
 from acetune.replay.figures.over_time import over_time
 from acetune.replay.figures.rank_axis import critical_difference
+from acetune.replay.figures.success import success_rates
 from acetune.replay.figures.truncation import truncation_curve
 from acetune.replay.figures.writing import write_figure, write_figures
 
@@ -15,6 +16,7 @@ __all__ = [
     "dots",
     "expected_cost",
     "over_time",
+    "success_rates",
     "truncation_curve",
     "write_figure",
     "write_figures",

@@ -1,0 +1,418 @@
+"""``acetune reproduce fairness --live``: real training on a small file of the UCI file's form."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+import acetune as library
+from acetune.core.errors import (
+    AcetuneError,
+    GoalError,
+    StudyLockedError,
+)
+from acetune.replay.table import write_table
+from acetune.reproduce.live_plan import LiveCase, LivePlan
+from acetune.reproduce.live_replay import REPLAYED_SEEDS
+from acetune.reproduce.live_studies import Studies
+from acetune.reproduce.paper import START
+from acetune.space import Space
+from acetune.store import INTERRUPTED, Store
+from acetune.tasks.credit import paper_credit
+from cli.inside import Command
+from replay.test_live_speed import made_table
+
+LIMIT = 0.45
+PLAN = LivePlan(
+    limits=(LIMIT,),
+    searchers=("random",),
+    policies=("none+after", "ace"),
+    seeds=(20, 21),
+    budget_s=3.0,
+    workers=2,
+)
+OPTIONS = ["--limits", LIMIT, "--searchers", "random", "--policies", "none+after,ace"]
+OPTIONS += ["--seeds", "20,21", "--budget-s", "3", "--workers", "2", "--pictures", "html"]
+
+
+def write_credit(path: Path, clients: int = 1500) -> None:
+    """A file of the UCI file's form."""
+    rng = np.random.default_rng(0)
+    names = ["ID", "LIMIT_BAL", "SEX", "EDUCATION", "MARRIAGE", "AGE"]
+    names += ["PAY_0", "PAY_2", "PAY_3", "PAY_4", "PAY_5", "PAY_6", "BILL_AMT1"]
+    risk = rng.normal(size=clients)
+    default = (risk + rng.normal(size=clients) > 1).astype(int)
+    sex, education = rng.integers(1, 3, clients), rng.integers(0, 4, clients)
+    columns = [np.arange(clients), np.full(clients, 1000), sex, education]
+    columns += [rng.integers(0, 3, clients), rng.integers(20, 70, clients)]
+    columns += [np.clip(np.rint(risk + rng.normal(size=clients)), -2, 3) for _ in range(6)]
+    columns += [rng.integers(0, 900, clients), default]
+    rows = [",".join(f"{value:g}" for value in row) for row in zip(*columns, strict=True)]
+    header = ",".join([*names, "default.payment.next.month"])
+    path.write_text("\n".join([header, *rows]) + "\n")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data file, and a table recorded in the space that goes with it."""
+    made = tmp_path_factory.mktemp("live")
+    write_credit(made / "credit.csv")
+    space = Space(paper_credit(made / "credit.csv").space).describe()
+    write_table(made / "made.parquet", made_table(space))
+    return made
+
+
+def arguments(folder: Path, **changed: object) -> list[str]:
+    """The command; an option that is None is left out."""
+    given: dict[str, object] = dict(zip(OPTIONS[::2], OPTIONS[1::2], strict=True))
+    given |= {"--data": folder / "credit.csv", "--table": folder / "made.parquet"}
+    given |= {"--studies": folder / "studies", "-o": folder / "out"}
+    for name, value in changed.items():
+        given["-o" if name == "o" else f"--{name.replace('_', '-')}"] = value
+    options = [str(part) for item in given.items() if item[1] is not None for part in item]
+    return ["reproduce", "fairness", "--live", *options]
+
+
+def start(options: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "acetune", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd="/",
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(folder: Path) -> Path:
+    """The whole experiment."""
+    done = start(arguments(folder))
+    printed, said = done.communicate(timeout=120)
+    assert done.returncode == 0, said
+    assert printed.strip() == str(folder / "out" / "fairness-live.md")
+    assert [line.split(": ")[0] for line in said.splitlines()] == [str(c) for c in PLAN.cases()]
+    assert not (folder / "studies" / "under-way").exists()
+    return folder
+
+
+def has_reports(path: Path) -> bool:
+    with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+        return bool(db.execute("SELECT count(*) FROM reports").fetchone()[0])
+
+
+def results(folder: Path) -> dict[LiveCase, library.StudyResult]:
+    studies = Studies(folder / "studies")
+    return {case: library.load(studies.path(case)) for case in PLAN.cases()}
+
+
+# -- what was run ----------------------------------------------------------------------------------
+
+
+def test_every_study_has_the_same_budget_in_one_session(finished: Path) -> None:
+    for case, result in results(finished).items():
+        with sqlite3.connect(result.study) as db:
+            sessions = db.execute("SELECT search_s, ended FROM sessions").fetchall()
+        assert len(sessions) == 1
+        assert sessions[0][0] >= 3.0 and sessions[0][1] != INTERRUPTED
+        settings = json.loads(result.info["settings"])
+        assert (settings["seed"], settings["searcher"]) == (case.seed, "random")
+        assert (settings["workers"], settings["time_budget_s"]) == (2, 3.0)
+        assert [c.describe() for c in result.goals.constraints] == [f"eod <= {LIMIT}"]
+        assert result.trials["total_steps"].max() <= 3000
+    policies = {case.policy: json.loads(r.info["policy"]) for case, r in results(finished).items()}
+    assert policies["none+after"]["constraints"] == "after"
+    assert policies["ace"]["name"] == "ACE"
+
+
+def test_policies_meet_the_same_configurations_with_random_search(finished: Path) -> None:
+    params = {}
+    for case, result in results(finished).items():
+        names = [name for name in result.trials if name.startswith("param.")]
+        params[case.policy, case.seed] = result.trials[names]
+    for seed in PLAN.seeds:
+        shorter = min(len(params[policy, seed]) for policy in PLAN.policies)
+        assert shorter >= 1
+        first, second = (params[policy, seed][:shorter] for policy in PLAN.policies)
+        assert first.equals(second)
+    assert not params["ace", 20][:1].equals(params["ace", 21][:1])
+
+
+def test_the_page_has_the_numbers_of_the_study_files(finished: Path) -> None:
+    text = (finished / "out" / "fairness-live.md").read_text()
+    runs = {
+        (run["policy"], run["seed"]): run
+        for run in json.loads((finished / "out" / "live-runs.json").read_text())["runs"]
+    }
+    assert len(runs) == 4
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    for policy in PLAN.policies:
+        row = next(row for row in rows if row[0] == f"| {policy}")
+        found = [result for case, result in results(finished).items() if case.policy == policy]
+        best = [result.best for result in found if result.best is not None]
+        # on a busy machine two workers may have hardly begun when the time is up
+        assert row[2] == ("" if len(best) == 2 else str(2 - len(best)))
+        if best:
+            assert row[1].split(" ± ")[0] == f"{100 * fmean(b.value for b in best):.2f}"
+            assert row[3] == f"{fmean(b.constraints['eod'].value for b in best):.3f}"
+        assert row[4].split(" ")[0] == f"{fmean(sum(r.counts.values()) for r in found):,.0f}"
+        assert row[5] == f"{fmean(r.ledger.checks for r in found):,.0f}"
+        assert row[6] == f"{100 * fmean(r.ledger.check_share for r in found):.1f}"
+    for case, result in results(finished).items():
+        run = runs[case.policy, case.seed]
+        if result.best is None:
+            assert run["best"] is run["eod"] is run["time_to_best_s"] is None
+        else:
+            assert run["best"] == run["incumbents"][-1]["value"] == result.best.value
+            assert run["incumbents"][-1]["config"] == result.best.trial
+            assert run["eod"] == result.best.constraints["eod"].value <= LIMIT
+            # checked after the run: found after it
+            assert run["time_to_best_s"] > 3.0 or case.policy == "ace"
+        assert run["states"] == result.counts and run["steps"] == result.ledger.reports
+        values = [incumbent["value"] for incumbent in run["incumbents"]]
+        assert values == sorted(set(values))
+        assert 0 < run["busy"] <= 1
+
+
+def test_the_page_says_how_it_came_about_and_names_no_folder(finished: Path) -> None:
+    text = (finished / "out" / "fairness-live.md").read_text()
+    kept = (finished / "out" / "live-runs.json").read_text()
+    assert "seeds 20, 21" in text and "3 s of wall-clock time" in text
+    assert "fairness --live" in text and "--data credit.csv" in text and "lightgbm 4" in text
+    for told in (text, kept):
+        assert str(finished) not in told
+        assert os.uname().nodename not in told or len(os.uname().nodename) < 4
+    drawn = (finished / "out" / "fairness-live.html").read_text()
+    assert "Wall-clock time (s)" in drawn and "Simulated time" not in drawn
+
+
+def test_the_replay_beside_it_has_the_scaled_budget_and_costs(finished: Path) -> None:
+    found = json.loads((finished / "out" / "live-runs.json").read_text())
+    replay, runs = found["replay"], found["runs"]
+    steps, training = sum(r["steps"] for r in runs), sum(r["steps"] * r["step_s"] for r in runs)
+    assert replay["step_s"] == pytest.approx(training / steps)
+    in_table_s = replay["check_s"] / replay["live_seconds_a_table_second"]
+    assert replay["cost_ratio_in_replay"] == pytest.approx(in_table_s / replay["table_step_s"])
+    assert [row["policy"] for row in replay["rows"]] == ["none+after", "ace"]
+    for row in replay["rows"]:
+        assert row["seeds"] == list(range(20, 20 + REPLAYED_SEEDS))
+    budget = f"= {3 / replay['live_seconds_a_table_second']:.1f} s"
+    assert budget in (finished / "out" / "fairness-live.md").read_text()
+
+
+def test_the_page_is_made_again_without_data(
+    finished: Path, acetune: Command, tmp_path: Path
+) -> None:
+    before = (finished / "out" / "fairness-live.md").read_text()
+    acetune(*arguments(finished, data=None, o=tmp_path))
+    assert (tmp_path / "fairness-live.md").read_text() == before  # the training's command too
+    only_one = arguments(finished, data=None, table=None, policies="ace", seeds="21", o=tmp_path)
+    acetune(*only_one, "--no-replay")
+    text = (tmp_path / "fairness-live.md").read_text()
+    assert "none+after" not in text.split("Trained by")[0].split("## ")[1]
+    assert "replay" not in text.split("Trained by")[0].lower()
+
+
+# -- what was cut off ------------------------------------------------------------------------------
+
+
+def test_ctrl_c_ends_it_and_leaves_the_study_under_way(folder: Path, tmp_path: Path) -> None:
+    running = start(arguments(folder, budget_s=100, studies=tmp_path / "s", o=tmp_path / "out"))
+    studies, first = Studies(tmp_path / "s"), PLAN.cases()[0]
+    path = tmp_path / "s" / "under-way" / studies.path(first).name
+    deadline = time.monotonic() + 60
+    while not (path.exists() and has_reports(path)):
+        assert time.monotonic() < deadline and running.poll() is None
+        time.sleep(0.05)
+    os.kill(running.pid, signal.SIGINT)
+    printed, said = running.communicate(timeout=60)
+    assert running.returncode == 130 and not printed
+    assert "the same command goes on" in said and "Traceback" not in said
+    assert path.exists() and not studies.whole(first)
+    assert not (tmp_path / "out").exists()
+
+
+def test_it_goes_on_with_what_is_missing_and_begins_a_half_run_study_anew(
+    finished: Path, tmp_path: Path, acetune: Command
+) -> None:
+    shutil.copytree(finished / "studies", tmp_path / "s")
+    studies, case = Studies(tmp_path / "s"), PLAN.cases()[2]
+    half = studies.begin(case)
+    half.parent.mkdir()
+    studies.path(case).rename(half)
+    with contextlib.closing(sqlite3.connect(half)) as db:
+        # what must not be gone on with: the trials of half a budget, one of them unlike the seed's
+        db.execute("UPDATE sessions SET ended = NULL, search_s = 1.5")
+        db.execute("UPDATE trials SET params = json_set(params, '$.num_leaves', 5)")
+        db.commit()
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "s").glob("*.db")}
+    assert len(kept) == 3
+    _, said = acetune(*arguments(finished, studies=tmp_path / "s", o=tmp_path / "out"))
+    assert [line.split(": ")[0] for line in said.splitlines()] == [str(case)]
+    assert all(path.stat().st_mtime_ns == time_ns for path, time_ns in kept.items())
+    again, before = (
+        library.load(Studies(f).path(case)) for f in (tmp_path / "s", finished / "studies")
+    )
+    assert again.trials["param.num_leaves"].iloc[0] == before.trials["param.num_leaves"].iloc[0]
+    with contextlib.closing(sqlite3.connect(again.study)) as db:
+        assert [s >= 3.0 for (s,) in db.execute("SELECT search_s FROM sessions")] == [True]
+    assert (tmp_path / "out" / "fairness-live.md").exists() and not half.parent.exists()
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+def test_other_conditions_are_refused(finished: Path, acetune: Command, tmp_path: Path) -> None:
+    assert "--budget-s 3.0, and not 4.0" in acetune.refuses(*arguments(finished, budget_s=4))
+    more = {"seeds": "20,21,22"}
+    said = acetune.refuses(*arguments(finished, **more, workers=1))
+    assert "workers 2, and now it is 1" in said
+    write_credit(tmp_path / "other.csv", clients=1501)
+    said = acetune.refuses(*arguments(finished, **more, data=tmp_path / "other.csv"))
+    assert "data_sha256" in said
+    said = acetune.refuses(*arguments(finished, **more, data=None))
+    assert "2 of 6 studies" in said and "seed 22" in said and "--data FILE" in said
+
+
+def test_a_table_of_another_space_is_refused(
+    finished: Path, acetune: Command, tmp_path: Path
+) -> None:
+    space = Space(paper_credit(finished / "credit.csv").space).describe()
+    space["num_leaves"] = {"integer": [4, 77], "log": True}
+    write_table(tmp_path / "other.parquet", made_table(space, configs=5))
+    said = acetune.refuses(*arguments(finished, table=tmp_path / "other.parquet"))
+    assert "another search space" in said and "--no-replay" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--policies", "none,acme"], "unknown policy 'acme'"),
+        (["--policies", "ace,ace"], "each once"),
+        (["--searchers", "random,guess"], "unknown searcher 'guess'"),
+        (["--limits", "0.25,tight"], "'0.25,tight'"),
+        (["--limits", "25"], "got 25.0; the paper's are 0.25 and 0.325"),
+        (["--seeds", "20;21"], "as in 20,21,22"),
+        (["--budget-s", "0"], "got 0.0"),
+        (["--workers", "0"], "workers"),
+        (["--engine", "slurm"], "'slurm'"),
+        (["--samples", "3"], "--samples 3"),
+        (["ablations"], "alone, got fairness ablations"),
+        (["--data", "nowhere.csv"], "nowhere.csv"),
+        ([], "60 of 60 studies"),  # no data
+    ],
+)
+def test_bad_input_is_named(acetune: Command, tmp_path: Path, given: list[str], said: str) -> None:
+    options = ["--no-replay", "--studies", tmp_path / "s", "-o", tmp_path]
+    assert said in acetune.refuses("reproduce", "fairness", "--live", *options, *given)
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("option", ["--data x.csv", "--policies ace", "--workers 2", "--no-replay"])
+def test_options_of_live_runs_need_live(acetune: Command, option: str) -> None:
+    said = acetune.refuses("reproduce", "fairness", *option.split())
+    assert option.split()[0] in said and "--live" in said
+
+
+def test_a_list_of_seeds_needs_live(acetune: Command) -> None:
+    assert "'20,21'" in acetune.refuses("reproduce", "fairness", "--seeds", "20,21")
+
+
+# -- the plan and the folder -----------------------------------------------------------------------
+
+
+def test_seeds_are_outermost_and_policies_take_turns_at_being_first() -> None:
+    cases = LivePlan().cases()
+    assert len(cases) == len(set(cases)) == 2 * 2 * 5 * 3
+    assert [case.seed for case in cases] == sorted(case.seed for case in cases)
+    firsts = [case.policy for case in cases[::5]]  # of each limit, searcher and seed
+    assert {firsts.count(policy) for policy in LivePlan().policies} == {2, 3}
+
+
+def test_a_running_study_is_left_alone_and_a_broken_one_begun_anew(
+    finished: Path, tmp_path: Path
+) -> None:
+    studies, case = Studies(tmp_path / "s"), PLAN.cases()[0]
+    path = studies.begin(case)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"half a file")
+    (tmp_path / "s" / "under-way" / f"{path.name}.files").mkdir()
+    assert studies.begin(case) == path
+    assert not any(path.parent.iterdir())
+    path.write_bytes(Studies(finished / "studies").path(case).read_bytes())
+    store = Store.open(path)
+    try:
+        with pytest.raises(StudyLockedError):
+            studies.begin(case)
+    finally:
+        store.close()
+    assert not studies.whole(case) and path.exists()
+
+
+@pytest.mark.parametrize("what", ["interrupted", "killed", "late checks"])
+def test_a_study_that_was_cut_off_is_not_whole(finished: Path, tmp_path: Path, what: str) -> None:
+    """The last one: Ctrl-C after the budget was spent, while models waited for their checks."""
+    case = next(case for case in PLAN.cases() if case.policy == "none+after")
+    studies = Studies(tmp_path)
+    path = studies.begin(case)
+    path.parent.mkdir()
+    path.write_bytes(Studies(finished / "studies").path(case).read_bytes())
+    with sqlite3.connect(path) as db:
+        if what == "late checks":
+            db.execute("DELETE FROM reports WHERE kind = 'after'")
+            db.execute("DELETE FROM checks")
+        else:
+            ended = INTERRUPTED if what == "interrupted" else None
+            db.execute("UPDATE sessions SET ended = ?", (ended,))
+    assert not studies.keep(case)
+    assert path.exists() and not studies.whole(case)
+
+
+def test_a_folder_without_conditions_is_named(tmp_path: Path) -> None:
+    with pytest.raises(AcetuneError, match=r"no conditions\.json"):
+        Studies(tmp_path).conditions()
+    (tmp_path / "conditions.json").write_text('{"command": "acetune"}')
+    with pytest.raises(AcetuneError, match="cannot read"):
+        Studies(tmp_path).conditions()
+
+
+def test_bad_plans_are_errors_in_python_too() -> None:
+    with pytest.raises(GoalError, match="seed"):
+        LivePlan(seeds=(-1,))
+    with pytest.raises(GoalError, match="limits"):
+        LivePlan(limits=())
+
+
+# -- Ray, and BlendSearch --------------------------------------------------------------------------
+
+
+def test_blendsearch_begins_where_the_papers_did(
+    folder: Path, tmp_path: Path, acetune: Command
+) -> None:
+    changed = {"searchers": "blendsearch", "policies": "asha", "seeds": "20", "table": None}
+    options = arguments(folder, **changed, studies=tmp_path / "s", o=tmp_path)
+    acetune(*options, "--no-replay")
+    case = LiveCase(LIMIT, "blendsearch", "asha", 20)
+    first = library.load(Studies(tmp_path / "s").path(case)).trials.iloc[0]
+    assert {name: first[f"param.{name}"] for name in START} == pytest.approx(START)
+
+
+def test_on_ray(folder: Path, tmp_path: Path, acetune: Command) -> None:
+    changed = {"engine": "ray", "policies": "asha", "seeds": "20", "table": None, "workers": 1}
+    options = arguments(folder, **changed, budget_s=8, studies=tmp_path / "s", o=tmp_path)
+    acetune(*options, "--no-replay")
+    result = library.load(Studies(tmp_path / "s").path(LiveCase(LIMIT, "random", "asha", 20)))
+    assert json.loads(result.info["settings"])["engine"] == "ray"
+    assert sum(result.counts.values()) >= 1
+    assert "engine ray" in (tmp_path / "fairness-live.md").read_text()
