@@ -55,7 +55,9 @@ def test_every_name_can_be_imported_and_says_what_it_is(name: str) -> None:
     assert inspect.getdoc(found)
 
 
-@pytest.mark.parametrize("room", ["distributed", "optuna", "ray", "replay"])
+@pytest.mark.parametrize(
+    "room", ["callbacks", "constraints", "distributed", "optuna", "ray", "replay"]
+)
 def test_rooms_are_opened_on_use(room: str) -> None:
     code = f"import acetune; print(acetune.{room}.__name__, bool(acetune.{room}.__all__))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -191,12 +191,17 @@ class Suite:
 
 
 def average(rates: Mapping[str, FailureRate]) -> Estimate:
-    """The mean of failure rates; tests whose cases were all left out are left out."""
-    found = [(rate.rate, rate.cases) for rate in rates.values() if rate.cases]
+    """The mean of failure rates; tests whose cases were all left out are left out.
+
+    In the standard error a failure and a success are added to each test, so that one that is never
+    failed does not count as known exactly.
+    """
+    found = [rate for rate in rates.values() if rate.cases]
     if not found:
         raise ReportError("every case of every test was left out: there is no failure rate")
-    variance = math.fsum(rate * (1 - rate) / cases for rate, cases in found)
-    mean = math.fsum(rate for rate, _ in found) / len(found)
+    shares = [((rate.failures + 1) / (rate.cases + 2), rate.cases) for rate in found]
+    variance = math.fsum(share * (1 - share) / cases for share, cases in shares)
+    mean = math.fsum(rate.rate for rate in found) / len(found)
     return Estimate(mean, math.sqrt(variance) / len(found))
 
 
