@@ -20,7 +20,7 @@ from acetune.trial import Trial
 __all__ = ["Broadcast", "SharedTrial", "torch_broadcast"]
 
 Broadcast: TypeAlias = Callable[[Any], Any]
-_Call: TypeAlias = Literal["SharedTrial()", "steps()", "report()"]
+_Call: TypeAlias = Literal["SharedTrial()", "steps()", "report()", "declare()"]
 
 
 class _Word(NamedTuple):
@@ -89,6 +89,15 @@ class SharedTrial:
             step += 1
             yield step
             step = max(step, self._heard.last_step)
+
+    def declare(self, total_steps: int | None) -> None:
+        """As :meth:`acetune.Trial.declare`."""
+        self._together("declare()", lambda trial: trial.declare(total_steps))
+
+    def start_step(self) -> None:
+        """As :meth:`acetune.Trial.start_step`; only rank 0 keeps the time."""
+        if self._trial is not None:
+            self._trial.start_step()
 
     @property
     def should_stop(self) -> bool:

@@ -55,8 +55,10 @@ def reproduce(
     budget_s: Annotated[
         float | None,
         typer.Option(
+            "--budget-s",
+            "--budget",
             help="Simulated seconds on each worker, by default 35, or for robustness enough for a "
-            "third of the table; with --live the seconds of each study, 120 by default."
+            "third of the table; with --live the seconds of each study, 120 by default.",
         ),
     ] = None,
     seeds: Annotated[
