@@ -17,7 +17,7 @@ from typing import Any, Self
 from acetune.checking import MISSING, Constant, Missing, evaluate, require_model, takes_model
 from acetune.core.decision import Decision
 from acetune.core.errors import ReportError, TrialStopped
-from acetune.core.goals import Goals
+from acetune.core.goals import Goals, Objective
 from acetune.core.record import Progress
 from acetune.hardware import synchronised_clock
 from acetune.link import Link, Report
@@ -143,6 +143,16 @@ class Trial:
         """An iteration begins now. ``steps`` calls this; frameworks' callbacks do it themselves."""
         if self._iteration_began is None:
             self._iteration_began = self._clock()
+
+    @property
+    def objective(self) -> Objective:
+        """The metric to report: its name, and whether more or less of it is better."""
+        return self._goals.objective
+
+    @property
+    def last_step(self) -> int:
+        """The last step reported; after a failure, the one that the checkpoint was saved at."""
+        return self._progress.last_step
 
     @property
     def should_stop(self) -> bool:
