@@ -209,6 +209,11 @@ def test_samples_are_seeded_and_do_not_depend_on_other_tests() -> None:
         (lambda: BehaviouralTest("t", [("x", "y")], labels=1), ["one text"]),
         (lambda: BehaviouralTest("t", ["x"], rule="invariant"), ["no variant", "'x'"]),
         (lambda: BehaviouralTest("t", [("x", "y")], rule="odd"), ["'odd'", "invariant"]),
+        (lambda: BehaviouralTest("t", "fun", labels=2), ["list of texts", "'fun'"]),
+        (lambda: BehaviouralTest("t", [("x", 3)], rule="invariant"), ["case 0", "3"]),  # type: ignore[list-item]
+        (lambda: fill("A {word}", word=["x"], other=["y"]), ["{other}", "word"]),
+        (lambda: fill("A {}", word=["x"]), ["{}"]),
+        (lambda: load_checklist("suite", "typos"), ["list of names", "'typos'"]),
         (lambda: Suite([]), ["at least one test"]),
         (lambda: Suite([BehaviouralTest("t", ["x"], labels=1)] * 2), ["two tests", "'t'"]),
         (lambda: RobustnessCheck("suite", len), ["Suite", "'suite'"]),  # type: ignore[arg-type]
@@ -260,6 +265,8 @@ def test_perturbations() -> None:
     assert punctuation()("...", rng) == []
     assert contractions()("That isn't all.", rng) == ["That is not all."]
     assert contractions()("Nothing here.", rng) == []
+    assert contractions()("It is", rng) == ["It's"]
+    assert other_words(["Will", "Bob"])("I will go", rng) == []  # names are told by their capital
     found = other_words(["Ann", "Bob", "Cid"])("Annabel and Bob", rng)
     assert sorted(found or ()) == ["Annabel and Ann", "Annabel and Cid"]
     assert added_phrases(["Good."])("No stop", rng) == ["No stop. Good."]
@@ -320,6 +327,13 @@ def test_what_the_suite_lacks_is_said(tmp_path: Path) -> None:
         load_checklist(tmp_path / "short.jsonl")
     with pytest.raises(AcetuneError, match=r"missing\.jsonl"):
         load_checklist(tmp_path / "missing.jsonl")
+
+
+def test_whole_numbers_are_asked_for() -> None:
+    suite = Suite([BehaviouralTest("t", ["x"], labels=np.int64(1))])
+    for call in (lambda: suite.sample(2.5), lambda: suite.sample(1, -1), lambda: typos(0)):  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="whole number"):
+            call()
 
 
 def test_the_papers_tests_are_twenty_one() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import dataclasses
 import gzip
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +88,106 @@ def test_it_trains_as_a_plain_loop_with_the_schedule_of_transformers() -> None:
         torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
         optimiser.step()
         schedule.step()
-    assert tuner.total_examples == 64
+    assert (tuner.total_updates, tuner.steps(24)) == (8, 3)
     for mine, other in zip(ours.parameters(), plain.parameters(), strict=True):
         assert torch.allclose(mine, other, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("batch", "examples", "unit"), [(32, 8000, 200), (32, 4010, 200), (4, 7, 6)]
+)
+def test_every_step_trains_something(batch: int, examples: int, unit: int) -> None:
+    sentences = made_sentences(8, seed=0)
+    tiny = TinyModel.of(sentences.texts)
+    data = label_texts(tiny.tokenizer(), sentences.texts, sentences.labels)
+    params = {**PARAMS, "per_device_train_batch_size": batch}
+    tuner = FineTuner(tiny.classifier(), data, params, examples)
+    made: list[int] = []
+    tuner._update = lambda width: made.append(1)  # type: ignore[method-assign]
+    counts = []
+    for _ in range(tuner.steps(unit)):
+        before = len(made)
+        tuner.train(unit)
+        counts.append(len(made) - before)
+    assert sum(counts) == tuner.total_updates == math.ceil(examples / batch)
+    assert min(counts) >= 1
+
+
+class _NoStream:
+    def __init__(self, *_: object) -> None: ...
+
+    def wait_stream(self, other: object) -> None: ...
+
+
+def test_a_model_that_cannot_be_captured_trains_step_by_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The GPU is played: its warm-ups run, and then the capture fails."""
+
+    @contextlib.contextmanager
+    def refused(graph: object) -> Iterator[None]:
+        raise RuntimeError("operation not permitted when stream is capturing")
+        yield
+
+    cuda = torch.cuda
+    monkeypatch.setattr(cuda, "get_rng_state", lambda device: torch.get_rng_state())
+    monkeypatch.setattr(cuda, "set_rng_state", lambda state, device: torch.set_rng_state(state))
+    monkeypatch.setattr(cuda, "Stream", _NoStream)
+    monkeypatch.setattr(cuda, "current_stream", _NoStream)
+    monkeypatch.setattr(cuda, "stream", lambda side: contextlib.nullcontext())
+    monkeypatch.setattr(cuda, "CUDAGraph", object)
+    monkeypatch.setattr(cuda, "graph", refused)
+    sentences = made_sentences(40, seed=0)
+    tiny = TinyModel.of(sentences.texts)
+    data = label_texts(tiny.tokenizer(), sentences.texts, sentences.labels)
+    models = []
+    for captures in (False, True):
+        torch.manual_seed(3)
+        tuner = FineTuner(tiny.classifier(), data, PARAMS, 64)
+        tuner._captures = captures
+        expected = pytest.warns(UserWarning, match="cannot be captured.*not permitted")
+        with expected if captures else contextlib.nullcontext():
+            tuner.train(64)
+        models.append(tuner.model)
+    for mine, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert torch.equal(mine, other)  # dropout included: the generator was put back
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # when DeBERTa is imported
+@pytest.mark.parametrize("kind", ["sdpa", "eager", "deberta"])
+def test_padding_is_masked_in_every_attention(kind: str) -> None:
+    """A text alone and the same text padded get the same gradient."""
+    sentences = made_sentences(4, seed=0)
+    tiny = TinyModel.of(sentences.texts)
+    data = label_texts(tiny.tokenizer(), sentences.texts, sentences.labels)
+    torch.manual_seed(0)
+    if kind == "deberta":
+        config = transformers.DebertaV2Config(
+            vocab_size=100,
+            hidden_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        )
+        model = transformers.DebertaV2ForSequenceClassification(config)
+    else:
+        model = _without_dropout(tiny)
+        model.config._attn_implementation = kind
+    params = {**PARAMS, "per_device_train_batch_size": 4, "warmup_ratio": 0.0}
+    start = copy.deepcopy(model.state_dict())
+    trained = []
+    for padding in (0, 40):
+        model.load_state_dict(start)
+        ids = np.pad(data.ids, ((0, 0), (0, padding)))
+        tuner = FineTuner(model, dataclasses.replace(data, ids=ids), params, 4)
+        tuner._widths[:] = ids.shape[1]
+        tuner.train(4)
+        trained.append(copy.deepcopy(model.state_dict()))
+    for name, value in trained[0].items():
+        assert torch.allclose(value, trained[1][name], atol=2e-5), name
+    assert any(not torch.equal(value, start[name]) for name, value in trained[0].items())
 
 
 def test_a_compact_model_answers_the_same() -> None:

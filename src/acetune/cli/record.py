@@ -16,6 +16,7 @@ from acetune.cli.run import load_file
 from acetune.core.errors import GoalError
 from acetune.core.goals import split_constraints
 from acetune.engines.local import available_cores
+from acetune.hardware import describe_hardware
 from acetune.replay.from_study import table_from_study
 from acetune.replay.partial import RecordedCurve, count_recorded
 from acetune.replay.processes import Lost
@@ -23,6 +24,7 @@ from acetune.replay.recorder import partial_path, require_new
 from acetune.replay.recorder import record as record_table
 from acetune.replay.table import CurveTable, write_table
 from acetune.tasks import TASK_NAMES, Task, load_task
+from acetune.tasks.pretrained import DISTILBERT
 from acetune.versions import installed_versions
 
 _PACKAGES = ("acetune", "numpy", "lightgbm", "scikit-learn", "torch", "transformers")
@@ -174,7 +176,12 @@ def _made(task: Task) -> dict[str, Any]:
     """How the table came to be: enough to make it again."""
     versions = installed_versions(_PACKAGES)
     arguments = shlex.join(_shown(argument) for argument in sys.argv[1:])
-    return {"task": task.name, "command": f"acetune {arguments}", "versions": versions}
+    return {
+        "task": task.name,
+        "command": f"acetune {arguments}",
+        "versions": versions,
+        "machine": describe_hardware(),
+    }
 
 
 def _source(data: Path | None, confirm_rows: int, model: str, suite: Path | None) -> dict[str, Any]:
@@ -184,7 +191,8 @@ def _source(data: Path | None, confirm_rows: int, model: str, suite: Path | None
     source: dict[str, Any] = {"data": data.name, "data_sha256": _digest(data)}
     if suite is None:
         return {**source, "confirm_rows": confirm_rows}
-    return {**source, "model": Path(model).name, "suite_sha256": _digest(suite)}
+    source |= {"model": Path(model).name or DISTILBERT, "suite_sha256": _digest(suite)}
+    return source | ({"model_sha256": _digest(Path(model))} if Path(model).is_dir() else {})
 
 
 def _digest(path: Path) -> str:
@@ -200,4 +208,6 @@ def _digest(path: Path) -> str:
 def _shown(argument: str) -> str:
     """An argument without the folders of this machine, as in ``--data=/home/me/law.csv``."""
     option, equals, value = argument.rpartition("=")
+    if value.count("/") == 1 and not Path(value).exists():
+        return argument  # a model on the hub, as in org/name
     return option + equals + Path(value).name

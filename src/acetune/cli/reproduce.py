@@ -27,6 +27,7 @@ from acetune.cli.reproduce_live import (
 )
 from acetune.core.errors import GoalError, TableError
 from acetune.engines.local import available_cores
+from acetune.hardware import describe_hardware
 from acetune.replay.curves import CurveTable
 from acetune.replay.figures import write_figures
 from acetune.replay.table import read_table
@@ -36,6 +37,8 @@ from acetune.reproduce.page import Drawn, Page
 from acetune.versions import installed_versions
 
 _PARTS = ("fairness", "ablations", "figures", "robustness")
+_RECORD_CREDIT = "credit-lightgbm --data FILE"
+_RECORD_SENTIMENT = "robustness --data FOLDER --suite FILE"
 _CREDIT, _SENTIMENT = Path("tables/credit-lightgbm.parquet"), Path("tables/sst2-minilm.parquet")
 
 
@@ -88,7 +91,7 @@ def reproduce(
     no_replay: NoReplay = False,
 ) -> None:
     """Make the paper's tables and figures again, ours beside theirs."""
-    chosen = list(dict.fromkeys(parts or _PARTS))
+    chosen = list(dict.fromkeys(parts or _with_tables(table)))
     for part in chosen:
         if part not in _PARTS:
             raise GoalError(f"there is no part {part!r} to reproduce; choose from {_PARTS}")
@@ -106,7 +109,7 @@ def reproduce(
             make_plan(limits, policies, searchers, seeds, budget_s, engine, workers),
             data=data,
             folder=studies or Path("live-studies"),
-            table=None if no_replay else _read(table or _CREDIT),
+            table=None if no_replay else _read(table or _CREDIT, _RECORD_CREDIT),
             processes=count,
             output=output,
             suffix=suffix,
@@ -139,8 +142,8 @@ def reproduce(
             f"--seeds must be >= 1 and --samples >= 2, got {plan.seeds} and {plan.samples}"
         )
     # both tables before anything that takes its time
-    credit = _read(table or _CREDIT) if on_credit else None
-    sentiment = _read(table or _SENTIMENT) if "robustness" in chosen else None
+    credit = _read(table or _CREDIT, _RECORD_CREDIT) if on_credit else None
+    sentiment = _read(table or _SENTIMENT, _RECORD_SENTIMENT) if "robustness" in chosen else None
     if credit is not None:
         _fairness_parts(on_credit, credit, plan, output, suffix)
     if sentiment is not None:
@@ -186,16 +189,19 @@ def _measure(curves: CurveTable, cases: list[Case], plan: Plan, path: Path) -> d
     return measured
 
 
-def _read(table: Path) -> CurveTable:
+def _with_tables(given: Path | None) -> list[str]:
+    """All parts; those whose table is not here are left out, and that is said."""
+    if given is not None or not _CREDIT.exists() or _SENTIMENT.exists():
+        return list(_PARTS)
+    typer.echo(f"robustness is left out: there is no {_SENTIMENT}", err=True)
+    return [part for part in _PARTS if part != "robustness"]
+
+
+def _read(table: Path, task: str) -> CurveTable:
     if not table.exists():
-        task = (
-            "robustness --data FOLDER --suite FILE"
-            if table == _SENTIMENT
-            else ("credit-lightgbm --data FILE")
-        )
         raise TableError(
-            f"there is no {table}: it lies in the folder tables/ of the source repository; run "
-            f"there, name it with --table, or record it: acetune record {task}"
+            f"there is no {table}: the recorded tables lie in the folder tables/ of the source "
+            f"repository; run there, name one with --table, or record it: acetune record {task}"
         )
     return read_table(table)
 
@@ -211,7 +217,8 @@ def _write(path: Path, page: Page, drawn: Drawn) -> None:
     """The page first: should no browser be there to draw, the measurements are not lost."""
     versions = installed_versions(("acetune", "numpy", "optuna", "flaml"))
     with_what = ", ".join(f"{package} {version}" for package, version in versions.items())
-    page.text(f"Made by `acetune {shlex.join(sys.argv[1:])}` with {with_what}.")
+    made = f"Made by `acetune {shlex.join(sys.argv[1:])}` with {with_what}"
+    page.text(f"{made}, on {describe_hardware()}.")
     page.write(path)
     write_figures(drawn)
     typer.echo(path)

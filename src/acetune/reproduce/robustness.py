@@ -76,6 +76,9 @@ def report(
         "paper fine-tuned DistilBERT for three hours on 4 workers, with three seeds.",
         "A model that always gives the same answer fails few tests; it is the accuracy that "
         "excludes it. So under a strict limit the best feasible model may be a poor one.",
+        "Means, and distances to ACE, are over the seeds that found something feasible: where few "
+        "do, they flatter. Read them beside the number of those seeds.",
+        f"Recorded on {table.made.get('machine', 'a machine that the table does not name')}.",
     )
     drawn: Drawn = {}
     for ratio, name in ((recorded, "recorded"), (EXPENSIVE, "expensive")):

@@ -77,6 +77,15 @@ class CreditModel:
         self._booster = lightgbm().Booster(model_str=state["text"])
 
 
+@dataclass(frozen=True, slots=True)
+class CreditScores:
+    """What a check needs of a model, without its trees."""
+
+    rounds: int
+    scores: Array
+    confirm_scores: Array | None = None
+
+
 @dataclass(frozen=True)
 class CreditTask:
     """Training, check and confirmation of the task, on rows of their own."""
@@ -88,6 +97,7 @@ class CreditTask:
     max_rounds: int = 400
     max_leaves: int = 1024
     confirms_each_round: bool = False  # scores on the confirmation rows are kept up to date too
+    keeps_trees: bool = True  # False: of a checkpoint its scores alone, which are quickly written
     _binned: dict[int, list[Any]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -128,7 +138,10 @@ class CreditTask:
             seen.clear()
             booster.eval_valid(keep_scores)  # the scores that LightGBM keeps up to date anyway
             value = auc(self.select_rows.y, seen[0]).value
-            trial.report(auc=value, model=CreditModel(booster, step, *seen), snapshot=_itself)
+            model: CreditModel | CreditScores = CreditScores(step, *seen)
+            if self.keeps_trees:
+                model = CreditModel(booster, step, *seen)
+            trial.report(auc=value, model=model, snapshot=_itself)
 
     def _datasets(self, max_bin: int) -> list[Any]:
         """Binned once a worker: that takes longer than many a trial trains."""
@@ -145,7 +158,7 @@ class CreditTask:
             self._binned[max_bin] = sets
         return self._binned[max_bin]
 
-    def check(self, model: CreditModel) -> Estimate:
+    def check(self, model: CreditModel | CreditScores) -> Estimate:
         """EOD on the selection rows."""
         return self._eod(self.select_rows, model.scores)
 
@@ -172,7 +185,7 @@ def _dataset_options(max_bin: int) -> dict[str, Any]:
     return {"max_bin": max_bin, "feature_pre_filter": False, "verbosity": -1}
 
 
-def _itself(model: CreditModel) -> CreditModel:
+def _itself(model: CreditModel | CreditScores) -> CreditModel | CreditScores:
     return model
 
 

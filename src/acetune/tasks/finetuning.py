@@ -10,6 +10,7 @@ it cannot be captured, the same step runs as it is written.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acetune.constraints.robustness.transformer import require_torch
+from acetune.constraints.robustness.transformer import evaluating, require_torch
 
 Array = NDArray[Any]
 
@@ -75,7 +76,7 @@ class FineTuner:
         self._device = next(model.parameters()).device
         self._batch = int(params["per_device_train_batch_size"])
         self.total_updates = max(1, -(-examples // self._batch))
-        self._updates = 0
+        self._updates = self._asked = 0
         order = _epochs(len(data), self.total_updates * self._batch, int(params["seed"]))
         lengths = data.lengths[order].reshape(self.total_updates, self._batch).max(axis=1)
         widths = [w for w in _WIDTHS if w < data.ids.shape[1]] + [data.ids.shape[1]]
@@ -87,9 +88,12 @@ class FineTuner:
         self._places = torch.arange(self._batch, device=self._device)
         self._done = torch.zeros((), dtype=torch.long, device=self._device)
         self._base_rate = float(params["learning_rate"])
-        self._warm_up = round(float(params["warmup_ratio"]) * self.total_updates)
+        self._warm_up = math.ceil(float(params["warmup_ratio"]) * self.total_updates)
         self._rate = torch.zeros((), device=self._device)
         on_gpu = self._device.type == "cuda"
+        self._mask = (
+            _whole_mask if _takes_whole_masks(model, self._ids, self._lengths) else _plain_mask
+        )
         self._weights = [p for p in self.model.parameters() if p.requires_grad]
         # the weights that the optimiser changes; on a CPU they are the model's own
         self._masters = [p.detach().clone() for p in self._weights] if on_gpu else self._weights
@@ -106,14 +110,14 @@ class FineTuner:
         self._captures = on_gpu
         torch.manual_seed(int(params["seed"]))  # of dropout
 
-    @property
-    def total_examples(self) -> int:
-        """All that it will train on: whole batches."""
-        return self.total_updates * self._batch
+    def steps(self, unit: int) -> int:
+        """In how many calls of ``train(unit)`` all is trained; the last one may train less."""
+        return (self.total_updates - 1) * self._batch // unit + 1
 
     def train(self, examples: int) -> None:
-        """Train on so many more examples, or as many as are left."""
-        until = min(self.total_updates, -(-(self._updates * self._batch + examples) // self._batch))
+        """Train on so many more examples, in whole batches, or as many as are left."""
+        self._asked += examples
+        until = min(self.total_updates, -(-self._asked // self._batch))
         for width in self._widths[self._updates : until].tolist():
             graph = self._graph(width)
             if graph is None:
@@ -128,8 +132,7 @@ class FineTuner:
         rows = self._order[self._done * self._batch + self._places]
         ids = self._ids[rows, :width].long()
         inside = torch.arange(width, device=self._device) < self._lengths[rows, None]
-        # a mask that is made for the attention already: nothing has to be looked at on the host
-        mask = inside[:, None, None, :].expand(-1, 1, width, -1)
+        mask = self._mask(inside)
         for weight in self._weights:
             weight.grad = None
         logits = self.model(input_ids=ids, attention_mask=mask).logits
@@ -169,22 +172,55 @@ class FineTuner:
         torch = require_torch()
         kept = _state(self._masters, self._optimiser)
         before, seed = self._done.clone(), torch.cuda.get_rng_state(self._device)
-        side = torch.cuda.Stream(self._device)
-        side.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(side):
-            for _ in range(_WARM_UPS):
-                self._update(width)
-        torch.cuda.current_stream(self._device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._update(width)
-        # what the warm-ups did is undone in place: the graph holds on to these tensors
-        _restore(self._masters, self._optimiser, kept)
-        with torch.no_grad():
-            torch._foreach_copy_(self._weights, self._masters)
-        self._done.copy_(before)
-        torch.cuda.set_rng_state(seed, self._device)
+        try:
+            side = torch.cuda.Stream(self._device)
+            side.wait_stream(torch.cuda.current_stream(self._device))
+            with torch.cuda.stream(side):
+                for _ in range(_WARM_UPS):
+                    self._update(width)
+            torch.cuda.current_stream(self._device).wait_stream(side)
+            with torch.cuda.graph(graph):
+                self._update(width)
+        finally:
+            # what the warm-ups did is undone in place, as the graph holds on to these tensors;
+            # where the capture failed, training goes on from here too
+            _restore(self._masters, self._optimiser, kept)
+            with torch.no_grad():
+                torch._foreach_copy_(self._weights, self._masters)
+            self._done.copy_(before)
+            torch.cuda.set_rng_state(seed, self._device)
         return graph
+
+
+def _whole_mask(inside: Any) -> Any:
+    """What is added to the scores of the attention: nothing has to be looked at on the host."""
+    torch = require_torch()
+    lowest = torch.finfo(torch.bfloat16).min  # fits every precision
+    outside = torch.zeros(inside.shape, device=inside.device).masked_fill(~inside, lowest)
+    if inside.device.type == "cuda":
+        outside = outside.to(torch.bfloat16)
+    return outside[:, None, None, :].expand(-1, 1, inside.shape[1], -1)
+
+
+def _plain_mask(inside: Any) -> Any:
+    """One for each token, as tokenizers give it."""
+    return inside.long()
+
+
+def _takes_whole_masks(model: Any, ids: Any, lengths: Any) -> bool:
+    """Whether the model answers the same with a mask that is made for its attention already."""
+    torch = require_torch()
+    few, width = ids[:4].long(), int(lengths[:4].max())
+    inside = torch.arange(width, device=ids.device) < lengths[:4, None]
+    with evaluating(model), torch.no_grad():
+        expected = model(input_ids=few[:, :width], attention_mask=_plain_mask(inside)).logits
+        mask = _whole_mask(inside).to(expected.dtype)
+        try:
+            found = model(input_ids=few[:, :width], attention_mask=mask).logits
+        except (RuntimeError, ValueError, IndexError, TypeError):
+            return False
+    return bool(torch.allclose(found, expected, atol=1e-5))
 
 
 def _epochs(rows: int, examples: int, seed: int) -> Array:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -91,7 +90,7 @@ class SentimentTask:
         network = compact(self.pretrained.classifier(), self.tokenizer).to(device)
         model = SentimentModel(network, self.predictor)
         tuner = FineTuner(network, self._encoded, params, examples)
-        for _ in trial.steps(math.ceil(tuner.total_examples / self.unit)):
+        for _ in trial.steps(tuner.steps(self.unit)):
             tuner.train(self.unit)
             trial.report(accuracy=self.accuracy(model), model=model, snapshot=copy.deepcopy)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from acetune.constraints.robustness.suite import BehaviouralTest
 from acetune.core.errors import GoalError
+from acetune.policies.base import require_whole
 
 Perturbation: TypeAlias = Callable[[str, np.random.Generator], "str | Sequence[str] | None"]
 
@@ -44,10 +45,13 @@ def fill(template: str, **words: Sequence[str]) -> list[str]:
     >>> fill("This {thing} is {how}.", thing=["film", "plot"], how=["fun"])
     ['This film is fun.', 'This plot is fun.']
     """
-    fields = [name for _, name, _, _ in string.Formatter().parse(template) if name]
-    missing = [name for name in fields if name not in words]
-    if missing:
-        raise GoalError(f"no words for {{{missing[0]}}} in {template!r}; got {sorted(words)}")
+    fields = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+    for name in fields:
+        if name not in words:
+            raise GoalError(f"no words for {{{name}}} in {template!r}; got {sorted(words)}")
+    for name in words:
+        if name not in fields:
+            raise GoalError(f"{template!r} has no {{{name}}}; it has {sorted(set(fields))}")
     names = list(dict.fromkeys(fields))
     return [
         template.format(**dict(zip(names, chosen, strict=True)))
@@ -61,6 +65,7 @@ def typos(count: int = 1) -> Perturbation:
     >>> typos(1)("ab", np.random.default_rng(0))
     'ba'
     """
+    require_whole("count", count, least=1)
 
     def perturb(text: str, rng: np.random.Generator) -> str | None:
         characters = list(text)
@@ -97,7 +102,7 @@ def contractions() -> Perturbation:
 
     def perturb(text: str, rng: np.random.Generator) -> list[str]:
         pairs = [*_CONTRACTIONS.items(), *((b, a) for a, b in _CONTRACTIONS.items())]
-        changed = (_replace_word(text, old, new) for old, new in pairs)
+        changed = (_replace_word(text, old, new, any_case=True) for old, new in pairs)
         return [variant for variant in changed if variant != text]
 
     return perturb
@@ -167,11 +172,12 @@ def perturbed(
     return BehaviouralTest(name, tuple(cases), rule=rule, capability=capability)
 
 
-def _replace_word(text: str, old: str, new: str) -> str:
-    """Every whole occurrence, in capitals at the beginning too, replaced alike."""
+def _replace_word(text: str, old: str, new: str, *, any_case: bool = False) -> str:
+    """Every whole occurrence replaced; in any case, a capital at the beginning stays one."""
 
     def put(match: re.Match[str]) -> str:
-        keep_capital = match[0][:1].isupper() and not old[:1].isupper()
+        keep_capital = any_case and match[0][:1].isupper() and not old[:1].isupper()
         return new[:1].upper() + new[1:] if keep_capital else new
 
-    return re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", put, text, flags=re.IGNORECASE)
+    flags = re.IGNORECASE if any_case else re.NOFLAG
+    return re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", put, text, flags=flags)

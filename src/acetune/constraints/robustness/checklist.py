@@ -69,6 +69,8 @@ def load_checklist(
     most, seed:
         Up to so many cases a test, drawn with this seed.
     """
+    if isinstance(tests, str):
+        raise GoalError(f"tests must be a list of names, got {tests!r}")
     found = {test["name"]: test for test in _read(Path(path))}
     if tests is None:
         tests = [name for name, test in found.items() if _has_rule(test)]
@@ -88,14 +90,17 @@ def _read(path: Path) -> list[dict[str, Any]]:
             f"cannot read {path} as a suite, one test as JSON a line: {error}"
         ) from None
     for number, test in enumerate(tests, start=1):
-        lacking = [key for key in ("name", "type", "data", "labels") if key not in test]
+        keys = ("name", "type", "data", "labels")
+        lacking = [key for key in keys if not isinstance(test, dict) or key not in test]
         if lacking:
             raise AcetuneError(f"{path}: test {number} has no {lacking[0]!r}")
     return tests
 
 
 def _has_rule(test: dict[str, Any]) -> bool:
-    return test["type"] == "INV" or test["labels"] is not None or test["name"] in _DIRECTIONAL
+    if test["type"] == "MFT":
+        return test["labels"] is not None
+    return test["type"] == "INV" or test["name"] in _DIRECTIONAL
 
 
 def _test(found: dict[str, Any]) -> BehaviouralTest:

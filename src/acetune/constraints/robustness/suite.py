@@ -14,6 +14,7 @@ from acetune.constraints.robustness.answers import NEGATIVE, POSITIVE, Answers
 from acetune.constraints.robustness.rules import RULES
 from acetune.core.errors import GoalError, ReportError
 from acetune.core.goals import Estimate
+from acetune.policies.base import require_whole
 
 Array = NDArray[Any]
 
@@ -60,8 +61,14 @@ class BehaviouralTest:
     ) -> None:
         if not name or not isinstance(name, str):
             raise GoalError(f"a test needs a name, got {name!r}")
+        if isinstance(cases, str):
+            raise GoalError(f"test {name!r}: cases must be a list of texts, got {cases!r}")
         self.name, self.rule, self.capability = name, rule, capability
         self.cases = tuple((case,) if isinstance(case, str) else tuple(case) for case in cases)
+        for number, case in enumerate(self.cases):
+            for text in case:
+                if not isinstance(text, str):
+                    raise GoalError(f"test {name!r}: case {number} holds {text!r}, not a text")
         self.labels: tuple[int, ...] | None = None
         if not self.cases:
             raise GoalError(f"test {name!r} has no cases")
@@ -87,7 +94,8 @@ class BehaviouralTest:
                 )
 
     def _require_labels(self, given: int | Sequence[int]) -> tuple[int, ...]:
-        found = [given] * len(self.cases) if isinstance(given, int) else list(given)
+        found: list[int]
+        found = [given] * len(self.cases) if isinstance(given, int | np.integer) else list(given)
         if len(found) != len(self.cases):
             raise GoalError(f"test {self.name!r}: {len(found)} labels for {len(self.cases)} cases")
         for number, (case, label) in enumerate(zip(self.cases, found, strict=True)):
@@ -169,8 +177,8 @@ class Suite:
 
     def sample(self, most: int = 300, seed: int = 0) -> Suite:
         """At most so many cases a test, drawn at random; a test's draw depends on its name only."""
-        if most < 1:
-            raise GoalError(f"at least one case a test is needed, got most={most!r}")
+        require_whole("most", most, least=1)
+        require_whole("seed", seed, least=0)
         return Suite(test.sample(most, _generator(seed, test.name)) for test in self.tests)
 
     def failure_rates(self, probabilities: Array | Answers) -> dict[str, FailureRate]:

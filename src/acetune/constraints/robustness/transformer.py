@@ -98,7 +98,7 @@ class TransformerPredictor:
         order = np.argsort([-len(row) for row in tokens], kind="stable")
         batches = []
         for rows in _batches([tokens[i] for i in order], self._batch_tokens):
-            width = -(-len(rows[0]) // 8) * 8
+            width = _padded(len(rows[0]))
             padded = np.full((len(rows), width), padding, dtype=np.int64)
             mask = np.zeros_like(padded)
             for i, row in enumerate(rows):
@@ -115,11 +115,16 @@ class TransformerPredictor:
         return {**self.__dict__, "_encoded": {}}  # tokens are made again where it is used
 
 
+def _padded(length: int) -> int:
+    """The next multiple of eight."""
+    return max(8, -(-length // 8) * 8)
+
+
 def _batches(rows: list[list[int]], batch_tokens: int) -> Iterator[list[list[int]]]:
-    """Rows, longest first, cut so that each batch holds about so many tokens."""
+    """Rows, longest first, cut so that no batch holds more tokens, unless one row does."""
     start = 0
     while start < len(rows):
-        count = max(1, batch_tokens // max(1, len(rows[start])))
+        count = max(1, batch_tokens // _padded(len(rows[start])))
         yield rows[start : start + count]
         start += count
 
