@@ -21,6 +21,7 @@ from acetune.reproduce.live_page import live_json, live_report
 from acetune.reproduce.live_plan import LiveCase, LivePlan
 from acetune.reproduce.live_replay import REPLAYED_SEEDS, Beside, by_row, replay_beside
 from acetune.reproduce.live_runs import LiveRun, read_run
+from acetune.reproduce.live_speed import require_space
 from acetune.reproduce.live_studies import Studies, conditions_now
 from acetune.result import StudyResult
 from acetune.searchers import make_searcher
@@ -125,7 +126,7 @@ def reproduce_live(
     studies = Studies(folder)
     pending = [case for case in plan.cases() if not studies.whole(case)]
     if pending:
-        _train(plan, pending, data, studies)
+        _train(plan, pending, data, studies, table)
     conditions, command = studies.conditions()
     for name in ("budget_s", "workers", "engine"):
         known, asked = getattr(conditions, name), getattr(plan, name)
@@ -146,7 +147,11 @@ def reproduce_live(
 
 
 def _train(
-    plan: LivePlan, pending: Sequence[LiveCase], data: Path | None, studies: Studies
+    plan: LivePlan,
+    pending: Sequence[LiveCase],
+    data: Path | None,
+    studies: Studies,
+    table: CurveTable | None,
 ) -> None:
     if data is None:
         raise GoalError(
@@ -156,8 +161,11 @@ def _train(
         )
     lightgbm()  # say at once if it is missing
     credit = paper_credit(data)
+    space = Space(credit.space)
+    if table is not None:  # before hours of training that could not be compared with it
+        require_space(table, space.describe())
     for searcher in plan.searchers:  # and here, not when its turn comes
-        make_searcher(searcher, Space(credit.space))
+        make_searcher(searcher, space)
     now = conditions_now(data, plan.budget_s, plan.workers, plan.engine)
     studies.begin_under(now, shown_command(sys.argv[1:]))
     total = len(plan.cases())
@@ -192,13 +200,17 @@ def _replay(table: CurveTable, live: Sequence[LiveRun], plan: LivePlan, processe
 
 
 def shown_command(arguments: Sequence[str]) -> str:
-    """The command without the folders of this machine.
+    """The command without the folders of this machine; those below the current one are left.
 
-    >>> shown_command(["reproduce", "--data=/home/me/credit.csv", "-o", "docs/results"])
+    >>> shown_command(["reproduce", "--data=../me/credit.csv", "-o", "docs/results"])
     'acetune reproduce --data=credit.csv -o docs/results'
     """
     shown = []
     for argument in arguments:
-        option, equals, value = argument.rpartition("=")
-        shown.append(option + equals + (Path(value).name if value.startswith("/") else value))
+        given = re.match(r"--[\w-]+=|-\w(?=[/~.])|", argument)  # an option with its value behind it
+        option = given[0] if given else ""
+        value = argument.removeprefix(option)
+        path = Path(value)
+        elsewhere = path.is_absolute() or ".." in path.parts or value.startswith("~")
+        shown.append(option + (path.name if elsewhere else value))
     return f"acetune {shlex.join(shown)}"

@@ -11,11 +11,12 @@ from typing import Any
 import plotly.graph_objects as go
 
 from acetune.replay.figures import over_time
-from acetune.replay.runs import Run, Summary, summarise
-from acetune.replay.statistics import bootstrap_mean, paired_differences
+from acetune.replay.runs import Run, summarise
+from acetune.replay.statistics import bootstrap_mean
 from acetune.reproduce.live_plan import LivePlan
-from acetune.reproduce.live_replay import REPLAYED_SEEDS, Beside, Row, by_row
+from acetune.reproduce.live_replay import Beside, Row, busy_share, by_row
 from acetune.reproduce.live_runs import LiveRun, mean_costs
+from acetune.reproduce.live_scale_page import put_scale
 from acetune.reproduce.live_studies import Conditions
 from acetune.reproduce.page import Drawn, Page, difference_text, mean_text, percent
 from acetune.reproduce.paper import CHEAP, TABLE_1
@@ -36,7 +37,7 @@ def live_report(
     page = Page("Fairness, live")
     page.text(*_how(live, plan, conditions))
     if beside is not None:
-        page.text(*_how_replayed(plan, beside))
+        put_scale(page, live, plan, beside)
     for limit in plan.limits:
         for searcher in plan.searchers:
             page.heading(f"EOD ≤ {limit:g}, {searcher}")
@@ -82,6 +83,7 @@ def live_json(
             "rows": [
                 {
                     **dict(zip(("limit", "searcher", "policy"), row, strict=True)),
+                    "budget_s": runs[0].cell.budget_s if runs else None,
                     "seeds": [run.seed for run in runs],
                     "best": [run.best for run in runs],
                     "trials": [run.trials for run in runs],
@@ -125,29 +127,6 @@ def _how(live: Sequence[LiveRun], plan: LivePlan, conditions: Conditions) -> lis
     ]
 
 
-def _how_replayed(plan: LivePlan, beside: Beside) -> list[str]:
-    found = beside.calibration
-    return [
-        f"'Replay' is what the {beside.configs} recorded curves of `{beside.table}` say of the "
-        f"same budget, policies and workers, over {REPLAYED_SEEDS} seeds. Its clock is that of "
-        "the machine that recorded them. What one machine needs for a second of the other cannot "
-        "be read from mean steps, as every policy trains other configurations and other stretches "
-        "of them. So the recorded costs were fitted (a cubic polynomial of the hyperparameters "
-        "and the number of steps, for the logarithm of the seconds a step), and each live trial "
-        "was compared with what the fit says of its own configuration and length. The geometric "
-        f"mean over {found.trials:,} trials, each weighted by the square root of its expected "
-        f"time: the live machine took {found.slower:.2f} s for a second of the table's. In the "
-        f"table's seconds the budget is {plan.budget_s:g} / {found.slower:.2f} = "
-        f"{found.in_table_s(plan.budget_s):.1f} s. A check costs {1e3 * found.check_s:.3g} ms / "
-        f"{found.slower:.2f}, which is {found.cost_ratio:.2g} of the table's mean step "
-        f"({1e3 * found.table_step_s:.3g} ms), and the start of a trial what it cost the same "
-        "policy live on average, scaled alike. The replay knows no waiting for driver and searcher "
-        "and no start of workers; with BlendSearch it takes the nearest recorded "
-        "configuration not yet run, and where it tried every configuration of the table ('all') a "
-        "live search goes on."
-    ]
-
-
 def _header(beside: Beside | None) -> list[str]:
     header = ["policy", "AUC", "failed", "EOD of the best", "trials (finished, stopped)"]
     header += [
@@ -158,7 +137,7 @@ def _header(beside: Beside | None) -> list[str]:
         "starting (%)",
     ]
     if beside is not None:
-        header += ["replay: AUC", "failed", "trials"]
+        header += ["replay: budget (s)", "AUC", "failed", "trials"]
     return [*header, "paper: AUC", "trials"]
 
 
@@ -178,20 +157,27 @@ def _line(row: Row, runs: Sequence[LiveRun], beside: Beside | None) -> list[str]
         f"{found.constraint_evaluations:,.0f}",
         percent(found.constraint_cost_share, 1),
         "-" if found.time_to_best_s is None else f"{found.time_to_best_s:.0f}",
-        percent(statistics.fmean(run.busy for run in runs), 0),
+        percent(busy_share(runs), 0),
         percent(statistics.fmean(run.starting for run in runs), 0),
     ]
     if beside is not None:
-        (replayed,) = summarise(beside.runs[row])
-        line += [mean_text(replayed), str(replayed.failures or ""), _trials(replayed, beside)]
+        line += _replayed(row, beside)
     paper = _paper(row)
     auc = "-" if paper is None else f"{paper[0]:.2f} ± {paper[1]:.2f}"
     return [*line, auc, "-" if paper is None else f"{paper[2]:,.0f}"]
 
 
-def _trials(replayed: Summary, beside: Beside) -> str:
-    everything = "all " if replayed.trials == beside.configs else ""
-    return f"{everything}{replayed.trials:,.0f}"
+def _replayed(row: Row, beside: Beside) -> list[str]:
+    """Budget, AUC, failures and trials of the replay."""
+    if not beside.runs[row]:
+        return ["-"] * 4
+    (found,) = summarise(beside.runs[row])
+    trials, exhausted = f"{found.trials:,.0f}", beside.exhausted(row)
+    if exhausted == found.runs:
+        trials = f"all {trials}"
+    elif exhausted:
+        trials = f"{trials} (all in {exhausted} of {found.runs})"
+    return [f"{found.cell.budget_s:.1f}", mean_text(found), str(found.failures or ""), trials]
 
 
 def _paper(row: Row) -> tuple[float, float, float] | None:
@@ -207,23 +193,39 @@ def _against(
     ace: Row, other: Row, rows: Mapping[Row, Sequence[LiveRun]], beside: Beside | None
 ) -> list[str]:
     """By how much ACE was ahead of another policy."""
-    found = _ahead([run.run for row in (ace, other) for run in rows[row]], other)
+    by_seed = _ahead([run.run for run in rows[ace]], [run.run for run in rows[other]])
+    found = [value for value in by_seed if value is not None]
     line = [
         other[2],
-        ", ".join(f"{100 * value:+.2f}" for value in found) or "-",
+        ", ".join("-" if value is None else f"{100 * value:+.2f}" for value in by_seed),
         f"{100 * statistics.fmean(found):+.2f}" if found else "-",
     ]
     if beside is not None:
-        replayed = _ahead([*beside.runs[ace], *beside.runs[other]], other)
-        line.append(difference_text(bootstrap_mean(replayed) if replayed else None))
+        line.append(_ahead_in_replay(ace, other, beside))
     ours, theirs = _paper(ace), _paper(other)
     if ours is None or theirs is None:
         return [*line, "-"]
     return [*line, f"{ours[0] - theirs[0]:+.2f}"]
 
 
-def _ahead(runs: Sequence[Run], other: Row) -> list[float]:
-    (found,) = paired_differences(runs, "ace", other[2]).values()
+def _ahead_in_replay(ace: Row, other: Row, beside: Beside) -> str:
+    if not (beside.runs[ace] and beside.runs[other]):
+        return "-"
+    by_seed = _ahead(beside.runs[ace], beside.runs[other])
+    found = [value for value in by_seed if value is not None]
+    if found and (beside.exhausted(ace) or beside.exhausted(other)):
+        mean = 100 * statistics.fmean(found)
+        return f"{mean:+.2f} (table exhausted: not at equal budget)"
+    return difference_text(bootstrap_mean(found) if found else None)
+
+
+def _ahead(first: Sequence[Run], second: Sequence[Run]) -> list[float | None]:
+    """A difference a seed, in rising order; None where one of both found nothing."""
+    others = {run.seed: run.best for run in second}
+    found: list[float | None] = []
+    for run in sorted(first, key=lambda run: run.seed):
+        best, other = run.best, others[run.seed]
+        found.append(None if best is None or other is None else best - other)
     return found
 
 

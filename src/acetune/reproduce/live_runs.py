@@ -35,6 +35,7 @@ class LiveRun:
     searched_s: float  # wall-clock time until no more trials were begun: the budget
     worked_s: float  # and until the last step that was under way then had been reported
     startup_s: float  # of trials, summed over workers
+    late_s: float  # checks after the run, which are no work of the workers
     check_s: float | None  # what one check took
     space: Mapping[str, Any]
     trained: tuple[Trained, ...]
@@ -47,7 +48,7 @@ class LiveRun:
     @property
     def busy(self) -> float:
         """Share of the workers' time that went into starting, training and checking trials."""
-        worked = self.run.primary_cost_s + self.run.constraint_cost_s
+        worked = self.run.primary_cost_s + self.run.constraint_cost_s - self.late_s
         return self.starting + worked / (self.run.cell.workers * self.worked_s)
 
     @property
@@ -77,6 +78,7 @@ class LiveRun:
             "step_s": self.step_s,
             "check_s": self.check_s,
             "startup_s": self.startup_s,
+            "late_checks_s": self.late_s,
             "busy": self.busy,
             "starting": self.starting,
             "incumbents": [found._asdict() for found in run.incumbents],
@@ -129,6 +131,7 @@ def read_run(path: Path, case: LiveCase) -> LiveRun:
             store.searched(),
             _worked_s(store),
             ledger.startup_s,
+            _late_s(store),
             _check_s(store),
             json.loads(result.info["space"]),
             _trained(store),
@@ -154,6 +157,13 @@ def _worked_s(store: Store) -> float:
         "SELECT (SELECT max(ended) FROM trials) - (SELECT min(started) FROM sessions) AS seconds"
     )[0]
     return float(row["seconds"] or store.searched())
+
+
+def _late_s(store: Store) -> float:
+    row = store.rows(
+        "SELECT total(cost_s) AS seconds FROM checks JOIN reports USING (seq) WHERE kind = 'after'"
+    )[0]
+    return float(row["seconds"])
 
 
 def _check_s(store: Store) -> float | None:

@@ -2,43 +2,54 @@
 
 The mean step of a live run says little about that: which steps were trained depends on the policy
 and the luck of the draw, and a step of one configuration costs a hundred times one of another. So
-each live trial is compared with what the table says its own configuration would have taken for as
-many steps: a polynomial of the hyperparameters and the number of steps, fitted to the logarithm of
-the recorded costs. What is left over, averaged over trials, is the machine.
+each live trial is compared with what the table's machine would have taken for its configuration and
+length. A budget is used up by sums of seconds, so it is sums that are compared.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from acetune.core.errors import TableError
 from acetune.replay.curves import CurveTable
+from acetune.replay.statistics import Interval
+from acetune.reproduce.live_costs import ExpectedCosts
 from acetune.reproduce.live_runs import LiveRun, Trained, mean_costs
-from acetune.space import Choice, Space
 
-Array = NDArray[np.float64]
+Which: TypeAlias = tuple[str | None, int | None]  # policy and seed; None: all of them
 
-_DEGREE = 3
-_RIDGE = 1e-3  # for tables with few configurations
-_ROUNDS = "n_estimators"  # how long a trial may become, which is no cost of a step
+_SAMPLES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """Live seconds for a second of the table's machine, for the same work."""
+
+    whole: Interval  # 95 %, over the configurations that were trained live
+    by: Mapping[Which, float]  # without those that trained nothing
+    trials: int
+    configs: int
+    understated: float  # by how much the sums of the fit had to be raised
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """The costs of a live experiment, and what they are in the units of a table."""
 
-    slower: float  # seconds here for a second of the table, for the same work
-    trials: int  # that say so
+    slowdown: Slowdown
     step_s: float  # mean over the steps that were trained here
     check_s: float  # mean over the checks that were made here
     table_step_s: float  # mean over all recorded steps
+
+    @property
+    def slower(self) -> float:
+        """Seconds here for a second of the table, over everything that was trained."""
+        return self.slowdown.whole.mean
 
     @property
     def live_ratio(self) -> float:
@@ -48,17 +59,24 @@ class Calibration:
     @property
     def cost_ratio(self) -> float:
         """What a check cost here, relative to the table's mean step: the ratio of the replay."""
-        return self.check_s / self.slower / self.table_step_s
+        return self.in_table_s(self.check_s) / self.table_step_s
 
     def in_table_s(self, seconds: float) -> float:
         """Seconds of this machine as seconds of the table's."""
         return seconds / self.slower
 
-    def to_json(self) -> dict[str, float]:
+    def to_json(self) -> dict[str, Any]:
         """As plain data."""
         return {
             "live_seconds_a_table_second": self.slower,
-            "from_trials": self.trials,
+            "live_seconds_a_table_second_95": [self.slowdown.whole.low, self.slowdown.whole.high],
+            "live_seconds_a_table_second_by": [
+                {"policy": policy, "seed": seed, "value": value}
+                for (policy, seed), value in self.slowdown.by.items()
+            ],
+            "from_trials": self.slowdown.trials,
+            "from_configurations": self.slowdown.configs,
+            "fit_raised_by": self.slowdown.understated,
             "step_s": self.step_s,
             "check_s": self.check_s,
             "cost_ratio_live": self.live_ratio,
@@ -67,81 +85,75 @@ class Calibration:
         }
 
 
-def calibrate(table: CurveTable, runs: Sequence[LiveRun]) -> Calibration:
-    """Compare all runs of one machine with the table."""
-    if any(run.space != table.space for run in runs):
+def require_space(table: CurveTable, space: Mapping[str, Any]) -> None:
+    """An error where the table was not recorded in the space of the live studies."""
+    if table.space is None:
+        raise TableError(
+            f"the table {table.name!r} does not say what space was searched: a live run cannot be "
+            "compared with it; give another table, or --no-replay"
+        )
+    if space != table.space:
         raise TableError(
             f"the table {table.name!r} was recorded in another search space than the live studies "
             "(their data or the task's bounds differ); give its own table, or --no-replay"
         )
+
+
+def calibrate(table: CurveTable, runs: Sequence[LiveRun]) -> Calibration:
+    """Compare all runs of one machine with the table."""
+    for run in runs:
+        require_space(table, run.space)
     means = mean_costs(runs)
     if means is None:
         raise TableError(
             "the live studies trained or checked nothing, so there is nothing to scale a replay "
             "by; give a larger budget, or --no-replay"
         )
-    trained = [trial for run in runs for trial in run.trained]
-    return Calibration(slowdown(table, trained), len(trained), *means, table.mean_cost_s)
+    trained: dict[tuple[str, int], list[Trained]] = {}
+    for run in runs:
+        trained.setdefault((run.run.policy, run.run.seed), []).extend(run.trained)
+    return Calibration(slowdown(table, trained), *means, table.mean_cost_s)
 
 
-def slowdown(table: CurveTable, trained: Sequence[Trained]) -> float:
-    """Live seconds for a second of the table's machine, for the same work.
+def slowdown(
+    table: CurveTable, trained: Mapping[tuple[str, int], Sequence[Trained]], seed: int = 0
+) -> Slowdown:
+    """What all trials took live, over what they would have taken where the table was recorded.
 
-    A geometric mean over trials, each weighted by the square root of the time that the table
-    expects for it: by that time itself, a few long trials would decide; all alike, the thousands
-    that were stopped at once.
+    Parameters
+    ----------
+    table:
+        With the space that was searched.
+    trained:
+        Live trials by policy and seed, at least one.
+    seed:
+        Of the bootstrap over configurations; policies of a seed train the same ones.
     """
-    if table.space is None:
-        raise TableError(
-            f"the table {table.name!r} does not say what space was searched: a live run cannot be "
-            "compared with it; give another table, or --no-replay"
-        )
-    space = Space.from_description(table.space)
-    fitted = _fit(table, space)
-    steps = np.array([trial.steps for trial in trained], float)
-    features = _features(space, [(trial.params, trial.steps) for trial in trained])
-    expected = features @ fitted  # log seconds a step
-    took = np.log([trial.seconds for trial in trained]) - np.log(steps)
-    weights = np.sqrt(steps * np.exp(expected))
-    return float(np.exp(np.average(took - expected, weights=weights)))
-
-
-def _fit(table: CurveTable, space: Space) -> Array:
-    """Coefficients for the mean cost of the first n steps, for n = 1, 2, 4, ... and all."""
-    begun: list[tuple[Mapping[str, Any], int]] = []
-    means: list[float] = []
-    for config, params in enumerate(table.configs):
-        total = table.steps(config)
-        start = int(table.starts[config])
-        spent = np.cumsum(table.cost_s[start : start + total])
-        for n in sorted({*(2**k for k in range(total.bit_length())), total}):
-            if spent[n - 1] > 0:
-                begun.append((params, n))
-                means.append(math.log(spent[n - 1] / n))
-    features, target = _features(space, begun), np.array(means)
-    penalty = _RIDGE * np.eye(features.shape[1])
-    penalty[0, 0] = 0.0  # the mean is free
-    found: Array = np.linalg.solve(features.T @ features + penalty, features.T @ target)
-    return found
-
-
-def _features(space: Space, begun: Sequence[tuple[Mapping[str, Any], int]]) -> Array:
-    """All products of up to three coordinates: hyperparameters from 0 to 1, and log steps."""
-    at = np.array([[*_place(space, params), math.log(n) / 8] for params, n in begun])
-    columns = [np.ones(len(at))]
-    for degree in range(1, _DEGREE + 1):
-        for chosen in itertools.combinations_with_replacement(range(at.shape[1]), degree):
-            columns.append(at[:, chosen].prod(axis=1))
-    return np.stack(columns, axis=1)
-
-
-def _place(space: Space, params: Mapping[str, Any]) -> list[float]:
-    place = []
-    for name, dimension in space.dimensions.items():
-        if name == _ROUNDS or isinstance(dimension, Choice):
-            continue
-        low, high, value = float(dimension.low), float(dimension.high), float(params[name])
-        if dimension.log:
-            low, high, value = math.log(low), math.log(high), math.log(value)
-        place.append((value - low) / (high - low) if high > low else 0.0)
-    return place
+    studies = [which for which, found in trained.items() for _ in found]
+    trials = [trial for found in trained.values() for trial in found]
+    begun = [(trial.params, trial.steps) for trial in trials]
+    costs = ExpectedCosts(table)
+    took, expected = np.array([trial.seconds for trial in trials]), costs.seconds(begun)
+    by: dict[Which, float] = {}
+    policies, seeds = (list(dict.fromkeys(names)) for names in zip(*trained, strict=True))
+    for policy in (*policies, None):
+        for number in (*seeds, None):
+            chosen = np.array([policy in (None, p) and number in (None, s) for p, s in studies])
+            if chosen.any():
+                by[policy, number] = float(took[chosen].sum() / expected[chosen].sum())
+    configs = [json.dumps(trial.params, sort_keys=True) for trial in trials]
+    distinct, owners = np.unique(configs, return_inverse=True)
+    sums = np.stack([np.bincount(owners, weights=values) for values in (took, expected)])
+    rng = np.random.default_rng(seed)
+    drawn = [
+        sums[:, rng.integers(len(distinct), size=len(distinct))].sum(axis=1)
+        for _ in range(_SAMPLES)
+    ]
+    low, high = np.quantile([live / table_s for live, table_s in drawn], [0.025, 0.975])
+    return Slowdown(
+        Interval(by[None, None], float(low), float(high)),
+        by,
+        len(trials),
+        len(distinct),
+        float(expected.sum() / costs.uncorrected(begun).sum()),
+    )
