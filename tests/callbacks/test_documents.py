@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "callbacks.md").read_text()
+ROOT = Path(__file__).parents[2]
+DOCUMENT = (ROOT / "docs" / "callbacks.md").read_text()
+EXAMPLES = ["lightgbm_callback", "lightgbm_sklearn_api", "xgboost_callback", "sklearn_callback"]
 BLOCKS = {
     re.findall(r"^## (.*)$", DOCUMENT[: found.start()], re.MULTILINE)[-1]: found[1]
     for found in re.finditer(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
@@ -27,3 +29,8 @@ def test_the_document_runs(name: str, tmp_path: Path) -> None:
 
 def test_every_block_has_a_heading_of_its_own() -> None:
     assert len(BLOCKS) == DOCUMENT.count("```python")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_short(name: str) -> None:
+    assert len((ROOT / "examples" / f"{name}.py").read_text().splitlines()) < 40

@@ -14,6 +14,7 @@ import pytest
 import acetune
 from acetune import Constraint
 from acetune.callbacks import lightgbm as callbacks
+from acetune.callbacks._lightgbm import TreeText, kept_scores
 from acetune.callbacks.lightgbm import CHECKPOINT, ReportCallback
 from acetune.core.errors import AcetuneError
 from callbacks.boosting import AT_END, EVERY_STEP, Engine, Notes, Ticking, make_trial, rows
@@ -150,11 +151,10 @@ def test_scores_are_read_only_where_a_check_or_a_snapshot_wants_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    original = callbacks.kept_scores
 
     def counted(booster: Any, name: str) -> Any:
         read.append(name)
-        return original(booster, name)
+        return kept_scores(booster, name)
 
     monkeypatch.setattr(callbacks, "kept_scores", counted)
     engine = Engine(tmp_path)
@@ -239,8 +239,8 @@ def test_the_public_way_to_the_scores_gives_the_same(tmp_path: Path) -> None:
     notes = Notes(
         lambda model: (
             model.scores,
-            callbacks.kept_scores(PublicOnly(model.booster), "valid_0"),
-            callbacks.kept_scores(PublicOnly(model.booster), "training"),
+            kept_scores(PublicOnly(model.booster), "valid_0"),
+            kept_scores(PublicOnly(model.booster), "training"),
             model.predict(X),
         )
     )
@@ -249,6 +249,21 @@ def test_the_public_way_to_the_scores_gives_the_same(tmp_path: Path) -> None:
     for scores, public, on_training, predicted in notes.seen:
         np.testing.assert_array_equal(scores, public)
         np.testing.assert_allclose(on_training, predicted, atol=1e-6)
+
+
+@pytest.mark.parametrize("read", [lambda model: model.scores, lambda model: public(model)])
+def test_a_validation_set_may_be_called_as_the_training_data_are(tmp_path: Path, read: Any) -> None:
+    """By default, that is: here they have no name, because they are not evaluated."""
+    notes = Notes(lambda model: (read(model), model.predict(XV)))
+    report = ReportCallback(make_trial(Engine(tmp_path), check=notes))
+    train(report, rounds=3, valid_names=["training"])
+    assert len(notes.seen) == 3
+    for scores, predicted in notes.seen:
+        np.testing.assert_allclose(scores, predicted, atol=1e-6)
+
+
+def public(model: Any) -> Any:
+    return kept_scores(PublicOnly(model.booster), "training")
 
 
 def test_the_checks_can_see_another_validation_set(tmp_path: Path) -> None:
@@ -410,6 +425,20 @@ def test_the_last_model_can_be_checked_after_training(tmp_path: Path) -> None:
     np.testing.assert_allclose(scores, predicted, atol=1e-6)
 
 
+def test_the_models_are_told_before_lightgbm_drops_trees_and_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Callbacks are not: it is noticed by the method that LightGBM calls, which must stay so."""
+    told: list[int] = []
+    monkeypatch.setattr(
+        callbacks.RoundModel, "before_reload", lambda model: told.append(model.rounds)
+    )
+    trial = make_trial(Engine(tmp_path), check=Notes(), policy=AT_END)
+    booster, _ = train(ReportCallback(trial))
+    assert T in told
+    assert "model_from_string" not in vars(booster)  # the hook is gone
+
+
 def test_a_booster_that_is_kept_for_training_can_be_copied_and_pickled(tmp_path: Path) -> None:
     trial = make_trial(Engine(tmp_path), check=Notes())
     booster, _ = train(ReportCallback(trial), keep_training_booster=True)
@@ -422,6 +451,10 @@ def test_a_booster_that_is_kept_for_training_can_be_copied_and_pickled(tmp_path:
     assert trial.model.scores.shape == YV.shape  # type: ignore[attr-defined]
 
 
+# rounds that grow a tree, and rounds that draw no feature worth a split and grow none
+SPARSE = {"min_gain_to_split": 2.5, "feature_fraction": 0.2, "learning_rate": 0.5, "metric": "auc"}
+
+
 def test_rounds_without_a_split_are_steps_too(tmp_path: Path) -> None:
     engine = Engine(tmp_path)
     notes = Notes(lambda model: (model.rounds, model.scores, model.predict(XV)))
@@ -432,24 +465,165 @@ def test_rounds_without_a_split_are_steps_too(tmp_path: Path) -> None:
         np.testing.assert_allclose(scores, predicted, atol=1e-6)
 
 
+@pytest.mark.parametrize("stop_at", [9, T])
+def test_the_best_round_is_found_where_rounds_before_it_grew_no_tree(
+    tmp_path: Path, stop_at: int
+) -> None:
+    notes = Notes(lambda model: (model.rounds, model.predict(XV)))
+    engine = Engine(tmp_path, stop_at=stop_at)
+    trial = make_trial(engine, check=notes)
+    booster, _ = train(ReportCallback(trial), params=SPARSE)
+    assert engine.steps == list(range(1, stop_at + 1))
+    best = int(np.argmax(engine.values))
+    rounds, predicted = notes.seen[best]
+    assert 1 < rounds < best + 1  # rounds without a tree, and rounds with one
+    assert booster.best_iteration == rounds
+    np.testing.assert_allclose(booster.predict(XV), predicted, atol=1e-12)
+
+
+# -- what is written -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "classes"),
+    [
+        ({}, 2),
+        ({"objective": "multiclass", "metric": "multi_logloss", "num_class": 3}, 3),
+        ({"linear_tree": True}, 2),
+        ({"boosting": "rf", "bagging_fraction": 0.7, "bagging_freq": 1}, 2),
+    ],
+    ids=["binary", "multiclass", "linear", "rf"],
+)
+def test_the_text_put_together_is_lightgbms(params: dict[str, Any], classes: int) -> None:
+    X, Y, XV, _ = rows(classes=classes)
+    booster = lgb.train({**PARAMS, **params}, lgb.Dataset(X, Y), T)
+    text = TreeText()
+    for rounds in (1, 2, 11, 12, 5, 1, 12):  # 11: the numbers of trees have two digits by then
+        found, expected = text.at(booster, rounds), booster.model_to_string(num_iteration=rounds)
+        begin, end = "\nfeature_importances:\n", "\nparameters:\n"
+        assert found.partition(begin)[0] == expected.partition(begin)[0]
+        assert found.partition(end)[2] == expected.partition(end)[2]
+        np.testing.assert_array_equal(
+            lgb.Booster(model_str=found).predict(XV), booster.predict(XV, num_iteration=rounds)
+        )
+
+
+def test_the_text_of_an_unknown_format_is_written_whole() -> None:
+    class Other:
+        def num_model_per_iteration(self) -> int:
+            return 1
+
+        def model_to_string(self, num_iteration: int, start_iteration: int = 0) -> str:
+            return f"trees {start_iteration} to {num_iteration}"
+
+    text = TreeText()
+    assert [text.at(Other(), rounds) for rounds in (3, 5)] == ["trees 0 to 3", "trees 0 to 5"]
+
+
+def test_each_tree_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many checkpoints are kept."""
+    written: list[int] = []
+    original = lgb.Booster.model_to_string
+
+    def counted(self: Any, num_iteration: Any = None, start_iteration: int = 0) -> Any:
+        text = original(self, num_iteration=num_iteration, start_iteration=start_iteration)
+        written.append(text.count("Tree="))
+        return text
+
+    monkeypatch.setattr(lgb.Booster, "model_to_string", counted)
+    engine = Engine(tmp_path)
+    trial = make_trial(engine, objective="spread", check=Notes())
+    train(ReportCallback(trial), feval=spread, keep_training_booster=True)
+    assert len(engine.kept) == T  # each round is a new best
+    assert written == [1] * T
+    assert [engine.model(step).booster.num_trees() for step in engine.kept] == [*range(1, T + 1)]
+
+
 # -- going on from a model -----------------------------------------------------------------------
 
 
-def test_an_attempt_goes_on_from_the_checkpoint_of_another(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"min_gain_to_split": 1e6}, SPARSE, {"min_gain_to_split": 4.0, "learning_rate": 0.5}],
+    ids=["every round a tree", "no tree", "some trees", "no more trees"],
+)
+@pytest.mark.parametrize("base", [False, True])
+def test_an_attempt_goes_on_from_the_checkpoint_of_another(
+    tmp_path: Path, params: dict[str, Any], base: bool
+) -> None:
+    """A round may grow no tree, and there may be a base model that every attempt begins with."""
+    start = train(None, rounds=3)[0] if base else None
     engine = Engine(tmp_path)
-    train(ReportCallback(make_trial(engine), checkpoint_every=4))
-    assert {path.name for path in tmp_path.iterdir()} == {"resume-4", "resume-8", "resume-12"}
+    report = ReportCallback(make_trial(engine), checkpoint_every=4)
+    assert report.init_model is None
+    assert report.rounds_left(T) == T
+    whole, _ = train(report, params=params, init_model=start)
+    # none at the last step, after which there is nothing to go on with
+    assert {path.name for path in tmp_path.iterdir()} == {"resume-4", "resume-8"}
+    assert (whole.num_trees() < T + 3 * base) == bool(params)  # rounds without a tree
 
     again = Engine(tmp_path)
-    trial = make_trial(again, checkpoint=(tmp_path / "resume-8", 8))
-    assert trial.checkpoint is not None
+    report = ReportCallback(make_trial(again, checkpoint=(tmp_path / "resume-8", 8)))
+    assert report.init_model == tmp_path / "resume-8" / CHECKPOINT
+    assert report.rounds_left(T) == T - 8
     booster, _ = train(
-        ReportCallback(trial), rounds=T - 8, init_model=trial.checkpoint / CHECKPOINT
+        report, params=params, rounds=report.rounds_left(T), init_model=report.init_model or start
     )
     assert again.steps == [9, 10, 11, 12]
     assert again.total_steps == T
-    np.testing.assert_allclose(again.values, engine.values[8:], atol=1e-9)
-    assert booster.num_trees() == T
+    if not params:  # features are drawn anew
+        np.testing.assert_allclose(again.values, engine.values[8:], atol=1e-9)
+        assert booster.num_trees() == whole.num_trees()
+
+
+def test_the_scikit_learn_classes_go_on_too(tmp_path: Path) -> None:
+    def fit(trial: Any) -> Any:
+        report = ReportCallback(trial, metric="auc", checkpoint_every=4)
+        model = lgb.LGBMClassifier(
+            n_estimators=report.rounds_left(T), verbosity=-1, n_jobs=1, min_child_samples=5
+        )
+        options = {"eval_X": XV, "eval_y": YV, "eval_metric": "auc"}
+        return model.fit(X, Y, **options, init_model=report.init_model, callbacks=[report])
+
+    first, second = Engine(tmp_path), Engine(tmp_path)
+    fit(make_trial(first))
+    fit(make_trial(second, checkpoint=(tmp_path / "resume-4", 4)))
+    assert second.steps == list(range(5, T + 1))
+    np.testing.assert_allclose(second.values, first.values[4:], atol=1e-9)
+
+
+def test_a_trial_of_a_study_goes_on_after_a_failure(study: Path) -> None:
+    def fit(trial: Any) -> None:
+        def fail(env: Any) -> None:
+            if trial.attempt == 1 and env.iteration == 6:
+                raise RuntimeError("the power is gone")
+
+        report = ReportCallback(trial, checkpoint_every=4)
+        rounds = report.rounds_left(T)
+        train(report, params=SPARSE, rounds=rounds, init_model=report.init_model, callbacks=[fail])
+        (study.parent / "trained").write_text(str(rounds))
+
+    result = acetune.tune(
+        fit,
+        space={"x": acetune.uniform(0, 1)},
+        objective="auc",
+        mode="max",
+        max_trials=1,
+        retries=1,
+        workers=1,
+        study=study,
+        seed=1,
+    )
+    (row,) = result.trials.to_dict("records")
+    assert (row["attempts"], row["state"], row["last_step"]) == (2, "finished", T)
+    assert row["total_steps"] == T
+    assert (study.parent / "trained").read_text() == str(T - 4)
+
+
+@pytest.mark.parametrize("total", [0, 2.5])
+def test_rounds_are_whole(tmp_path: Path, total: Any) -> None:
+    with pytest.raises(AcetuneError, match=f"total_steps must be a whole number >= 1, got {total}"):
+        ReportCallback(make_trial(Engine(tmp_path))).rounds_left(total)
 
 
 def test_an_attempt_that_begins_anew_counts_from_one(tmp_path: Path) -> None:
@@ -500,6 +674,14 @@ def test_two_validation_sets_must_be_told_apart(tmp_path: Path) -> None:
     report = ReportCallback(make_trial(Engine(tmp_path)))
     with pytest.raises(AcetuneError, match=r"valid=, one of \['valid_0', 'valid_1'\]"):
         lgb.train(PARAMS, data, 2, valid_sets=sets, callbacks=[report])
+
+
+def test_what_has_the_objectives_name_must_be_one(tmp_path: Path) -> None:
+    def auc(scores: Any, _: Any) -> tuple[str, float, bool]:
+        return "auc", 0.5, True
+
+    with pytest.raises(AcetuneError, match=r"'auc' is evaluated more than once on 'valid_0'"):
+        train(ReportCallback(make_trial(Engine(tmp_path))), feval=auc)
 
 
 def test_cross_validation_is_refused(tmp_path: Path) -> None:

@@ -192,6 +192,23 @@ def test_scores_are_the_predictions_of_that_round(
             assert later == (params.get("booster") != "dart" or step == T)
 
 
+def test_rows_to_predict_have_the_missing_values_of_the_training(tmp_path: Path) -> None:
+    gaps, gaps_valid = (np.where(rows < -1, -1.0, rows) for rows in (X, XV))
+    notes = Notes(lambda model: model.predict(gaps_valid))
+    engine = Engine(tmp_path)
+    report = ReportCallback(make_trial(engine, check=notes), total_steps=3, missing=-1.0)
+    model = xgb.XGBClassifier(
+        n_estimators=3, n_jobs=1, missing=-1.0, eval_metric="auc", callbacks=[report]
+    )
+    model.fit(gaps, Y, eval_set=[(gaps_valid, YV)], verbose=False)
+    np.testing.assert_allclose(notes.seen[-1], model.predict_proba(gaps_valid)[:, 1], atol=1e-6)
+    step = max(engine.kept)
+    np.testing.assert_array_equal(engine.model(step).predict(gaps_valid), notes.seen[step - 1])
+    # such rows are others without it
+    other = model.get_booster().predict(xgb.DMatrix(gaps_valid))
+    assert not np.allclose(other, notes.seen[-1], atol=0.01)
+
+
 def test_without_rows_there_are_no_scores(tmp_path: Path) -> None:
     engine = Engine(tmp_path)
     trial = make_trial(engine, check=lambda model: model.scores.mean())
@@ -310,21 +327,59 @@ def test_training_that_another_callback_ends_at_once_is_reported(tmp_path: Path)
 # -- going on from a model -----------------------------------------------------------------------
 
 
-def test_an_attempt_goes_on_from_the_checkpoint_of_another(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"gamma": 1e6}, {"booster": "gblinear", "max_depth": None}],
+    ids=["trees", "no splits", "linear"],
+)
+@pytest.mark.parametrize("base", [False, True])
+def test_an_attempt_goes_on_from_the_checkpoint_of_another(
+    tmp_path: Path, params: dict[str, Any], base: bool
+) -> None:
+    start = train(params=params, rounds=3)[0] if base else None
     engine = Engine(tmp_path)
-    train(ReportCallback(make_trial(engine), total_steps=T, checkpoint_every=4))
-    assert {path.name for path in tmp_path.iterdir()} == {"resume-4", "resume-8"}
+    report = ReportCallback(make_trial(engine), total_steps=T, checkpoint_every=5)
+    assert report.xgb_model is None
+    assert report.rounds_left(T) == T
+    train(report, params=params, xgb_model=start)
+    # none at the last step, after which there is nothing to go on with
+    assert {path.name for path in tmp_path.iterdir()} == {"resume-5"}
 
     again = Engine(tmp_path)
-    trial = make_trial(again, checkpoint=(tmp_path / "resume-4", 4))
-    assert trial.checkpoint is not None
+    trial = make_trial(again, checkpoint=(tmp_path / "resume-5", 5))
+    report = ReportCallback(trial, total_steps=T)
+    assert report.xgb_model == tmp_path / "resume-5" / CHECKPOINT
     booster, _ = train(
-        ReportCallback(trial, total_steps=T), rounds=T - 4, xgb_model=trial.checkpoint / CHECKPOINT
+        report, params=params, rounds=report.rounds_left(T), xgb_model=report.xgb_model or start
     )
-    assert again.steps == list(range(5, T + 1))
+    assert again.steps == list(range(6, T + 1))
     assert again.total_steps == T
-    np.testing.assert_allclose(again.values, engine.values[4:], atol=1e-6)
-    assert booster.num_boosted_rounds() == T
+    np.testing.assert_allclose(again.values, engine.values[5:], atol=1e-6)
+    assert booster.num_boosted_rounds() == T + 3 * base
+
+
+def test_the_scikit_learn_classes_go_on_too(tmp_path: Path) -> None:
+    def fit(trial: Any) -> Any:
+        report = ReportCallback(trial, total_steps=T, checkpoint_every=4)
+        model = xgb.XGBClassifier(
+            n_estimators=report.rounds_left(T), n_jobs=1, eval_metric="auc", callbacks=[report]
+        )
+        options = {"eval_set": [(XV, YV)], "verbose": False}
+        return model.fit(X, Y, **options, xgb_model=report.xgb_model)
+
+    first, second = Engine(tmp_path), Engine(tmp_path)
+    fit(make_trial(first))
+    fit(make_trial(second, checkpoint=(tmp_path / "resume-4", 4)))
+    assert second.steps == list(range(5, T + 1))
+    np.testing.assert_allclose(second.values, first.values[4:], atol=1e-6)
+
+
+def test_an_attempt_that_begins_anew_counts_from_one(tmp_path: Path) -> None:
+    train(ReportCallback(make_trial(Engine(tmp_path)), total_steps=T, checkpoint_every=4))
+    engine = Engine(tmp_path)
+    trial = make_trial(engine, checkpoint=(tmp_path / "resume-4", 4))
+    train(ReportCallback(trial, total_steps=T))
+    assert engine.steps == list(range(1, T + 1))
 
 
 def test_rounds_of_a_base_model_are_not_steps(tmp_path: Path) -> None:
@@ -368,6 +423,72 @@ def test_bad_input_is_named(
 ) -> None:
     with pytest.raises(AcetuneError, match=message):
         train(ReportCallback(make_trial(Engine(tmp_path)), **options), **training)
+
+
+@pytest.mark.parametrize(
+    ("metric", "mode"),
+    [
+        ("logloss", "max"),
+        ("error@0.7", "max"),
+        ("auc", "min"),
+        ("aucpr", "min"),
+        ("ams@0.1", "min"),
+    ],
+)
+def test_a_metric_goes_the_way_of_the_objective(tmp_path: Path, metric: str, mode: str) -> None:
+    right = "max" if mode == "min" else "min"
+    params = {"eval_metric": metric}
+    engine = Engine(tmp_path)
+    train(ReportCallback(make_trial(engine, mode=right), total_steps=T), params=params)
+    assert len(engine.reports) == T
+    better = "lower" if mode == "max" else "higher"
+    with pytest.raises(AcetuneError, match=f"'{metric}' is better when {better}.*mode='{mode}'"):
+        train(ReportCallback(make_trial(Engine(tmp_path), mode=mode)), params=params)
+
+
+@pytest.mark.parametrize("metric", ["ndcg@5", "map@3-", "pre@2"])
+def test_a_ranking_metric_rises(tmp_path: Path, metric: str) -> None:
+    rows = xgb.DMatrix(X, Y, qid=np.repeat(np.arange(24), 10))
+    params = {"objective": "rank:ndcg", "eval_metric": metric}
+    for mode, refused in (("max", False), ("min", True)):
+        report = ReportCallback(make_trial(Engine(tmp_path), mode=mode))
+        options = {"evals": [(rows, "rows")], "verbose_eval": False, "callbacks": [report]}
+        if refused:
+            with pytest.raises(AcetuneError, match="is better when higher"):
+                xgb.train(params, rows, 2, **options)
+        else:
+            xgb.train(params, rows, 2, **options)
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_a_metric_of_ones_own_goes_either_way(tmp_path: Path, mode: str) -> None:
+    engine = Engine(tmp_path)
+    trial = make_trial(engine, objective="own", mode=mode)
+    train(ReportCallback(trial), custom_metric=lambda scores, _: ("own", 0.5))
+    assert len(engine.reports) == T
+
+
+def test_what_has_the_objectives_name_must_be_one(tmp_path: Path) -> None:
+    with pytest.raises(AcetuneError, match=r"'auc' is evaluated more than once on 'valid'"):
+        train(
+            ReportCallback(make_trial(Engine(tmp_path))),
+            custom_metric=lambda scores, _: ("auc", 0.5),
+        )
+
+
+def test_there_are_no_more_rounds_than_steps(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    report = ReportCallback(make_trial(engine), total_steps=6, checkpoint_every=4)
+    with pytest.raises(AcetuneError, match=r"total_steps=6, but training goes on after 6 rounds;"):
+        train(report)
+    assert engine.steps == [1, 2, 3, 4, 5, 6]
+
+    again = Engine(tmp_path)  # goes on, but with all rounds once more
+    trial = make_trial(again, checkpoint=(tmp_path / "resume-4", 4))
+    report = ReportCallback(trial, total_steps=T)
+    with pytest.raises(AcetuneError, match=r"4 of them in an earlier attempt.*rounds_left\(10\)"):
+        train(report, xgb_model=report.xgb_model)
+    assert again.steps == list(range(5, T + 1))
 
 
 def test_cross_validation_is_refused(tmp_path: Path) -> None:

@@ -9,10 +9,15 @@ import weakref
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 from acetune.callbacks import _boosting
-from acetune.callbacks._boosting import Array, Rounds, choose_metric
+from acetune.callbacks._boosting import (
+    Array,
+    Rounds,
+    choose_metric,
+    require_direction,
+    same_name_twice,
+)
+from acetune.callbacks._lightgbm import TreeText, kept_scores, train_name
 from acetune.core.errors import MissingExtraError, ReportError
 from acetune.trial import Trial
 
@@ -41,15 +46,12 @@ class RoundModel(_boosting.RoundModel):
         The ``lightgbm.Booster``.
     """
 
-    def __init__(self, booster: Any, rounds: int, scores_on: str, *, trees_change: bool) -> None:
-        super().__init__(rounds)
-        self._booster: Any = booster
+    def __init__(
+        self, booster: Any, rounds: int, scores_on: str, text: TreeText, *, trees_change: bool
+    ) -> None:
+        super().__init__(booster, rounds)
         self._scores_on, self._trees_change = scores_on, trees_change
-
-    @property
-    def booster(self) -> Any:
-        """The booster; while training runs it may have more rounds than ``rounds``."""
-        return self._booster
+        self._text = text  # of the training: what other models have written is not written again
 
     def predict(self, data: Any, **options: Any) -> Any:
         """As ``Booster.predict``, with this many rounds.
@@ -77,6 +79,7 @@ class RoundModel(_boosting.RoundModel):
     def _detach(self) -> None:
         """Have the trees up to this round to oneself."""
         self._booster, self._trees_change = lgb.Booster(model_str=self._trees()), False
+        self._text = TreeText()
 
     def _has_scores(self) -> bool:
         live = self._booster.current_iteration() == self.rounds
@@ -100,16 +103,17 @@ class RoundModel(_boosting.RoundModel):
 
     def _trees(self) -> str:
         self._require_trees()
-        text: str = self._booster.model_to_string(num_iteration=self.rounds)
-        return text
+        text = TreeText() if self._trees_change else self._text
+        return text.at(self._booster, self.rounds)
 
     def __getstate__(self) -> dict[str, Any]:
         scores = self.scores if self._has_scores() else None
         state = {**self.__dict__, "_scores": scores, "_trees_change": False}
-        return {**state, "_booster": self._trees()}
+        return {**state, "_booster": self._trees(), "_text": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._text = TreeText()
         self._booster = lgb.Booster(model_str=state["_booster"])
 
 
@@ -133,17 +137,19 @@ class ReportCallback:
     scores_on:
         The validation set whose scores checks see; ``valid`` by default.
     checkpoint_every:
-        Save the model every so many rounds, for an attempt after a failure:
-        ``init_model=trial.checkpoint / "model.txt"``.
+        Save the model every so many rounds, for an attempt after a failure: give the training
+        :attr:`init_model` and :meth:`rounds_left`.
 
     >>> import lightgbm as lgb
     >>> def train(trial):
+    ...     report = ReportCallback(trial, checkpoint_every=20)
     ...     lgb.train(
     ...         {**trial.params, "objective": "binary", "metric": "auc"},
     ...         fit_rows,
-    ...         num_boost_round=100,
+    ...         num_boost_round=report.rounds_left(100),
     ...         valid_sets=[select_rows],
-    ...         callbacks=[ReportCallback(trial)],
+    ...         init_model=report.init_model,
+    ...         callbacks=[report],
     ...     )
     """
 
@@ -159,12 +165,25 @@ class ReportCallback:
         # after LightGBM's record_evaluation (20), before its early_stopping (30), which raises;
         # LightGBM looks for these on the object, not on its class
         self.order, self.before_iteration = 25, False
-        self._rounds = Rounds(trial, checkpoint_every)
+        self._rounds = Rounds(trial, checkpoint_every, CHECKPOINT)
         self._valid, self._metric, self._scores_on = valid, metric, scores_on
         self._training: weakref.ref[Any] | None = None
         self._models: weakref.WeakSet[RoundModel] = weakref.WeakSet()
+        self._text = TreeText()
         self._trees_change = False
-        self._best: tuple[float, int, Any] | None = None  # loss, iteration, all results
+        self._best: tuple[float, int, Any] | None = None  # loss, last tree's round, all results
+
+    @property
+    def init_model(self) -> Path | None:
+        """The model that an earlier attempt has saved, for ``init_model=``; None in a first one."""
+        return self._rounds.saved_model
+
+    def rounds_left(self, total_steps: int) -> int:
+        """How many of all rounds are still to be made, for ``num_boost_round=``.
+
+        All of them in a first attempt; after a failure those after :attr:`init_model`.
+        """
+        return self._rounds.left(total_steps)
 
     def __call__(self, env: Any) -> None:
         """A round has been made and evaluated."""
@@ -177,17 +196,18 @@ class ReportCallback:
         value = self._value(env.evaluation_result_list)
         booster, scores_on = env.model, self._scores_on or self._valid
         assert scores_on is not None  # chosen when training began
-        model = RoundModel(
-            booster, booster.current_iteration(), scores_on, trees_change=self._trees_change
-        )
+        rounds = booster.current_iteration()
+        model = RoundModel(booster, rounds, scores_on, self._text, trees_change=self._trees_change)
         self._models.add(model)
         made = env.iteration - env.begin_iteration + 1
-        self._rounds.report(value, made, model, lambda folder: save(booster, folder))
-        loss = self._rounds.objective.loss(value)
+        self._rounds.report(
+            value, made, model, lambda file: booster.save_model(file, num_iteration=-1)
+        )
+        loss = self._rounds.trial.objective.loss(value)
         if self._best is None or loss < self._best[0]:
-            self._best = loss, env.iteration, env.evaluation_result_list
+            self._best = loss, rounds - 1, env.evaluation_result_list
         if self._rounds.trial.should_stop:
-            best = env.iteration, env.evaluation_result_list
+            best = rounds - 1, env.evaluation_result_list
             if not self._trees_change:  # with DART fewer trees are not the model of that round
                 best = self._best[1:]
             raise lgb.callback.EarlyStopException(*best)
@@ -206,7 +226,7 @@ class ReportCallback:
         found: dict[str, list[str]] = {}
         for name, metric, *_ in results:
             found.setdefault(name, []).append(metric)
-        objective, training = self._rounds.objective, train_name(env.model)
+        objective, training = self._rounds.trial.objective, train_name(env.model)
         self._valid, self._metric = choose_metric(
             found, self._valid, self._metric, objective.name, training=training, option="valid"
         )
@@ -214,18 +234,17 @@ class ReportCallback:
             raise ReportError(
                 f"nothing was evaluated on scores_on={self._scores_on!r}; there is {list(found)}"
             )
-        (higher,) = (bool(r[3]) for r in results if tuple(r)[:2] == (self._valid, self._metric))
-        if higher != (objective.mode == "max"):
-            raise ReportError(
-                f"for LightGBM {self._metric!r} is better when {'higher' if higher else 'lower'}, "
-                f"but the objective {objective.name!r} has mode={objective.mode!r}"
-            )
+        chosen = (self._valid, self._metric)
+        higher, *more = (bool(r[3]) for r in results if tuple(r)[:2] == chosen)
+        if more:
+            raise same_name_twice(*chosen)
+        require_direction("LightGBM", self._metric, higher, objective)
         boosting = {env.params.get(name) for name in ("boosting", "boosting_type", "boost")}
         self._trees_change = "dart" in boosting
         self._training = weakref.ref(env.model)
         env.model.model_from_string = _BeforeReload(env.model, self._models)
         before = self._rounds.begin(env.begin_iteration)
-        self._rounds.trial.declare(before + env.end_iteration - env.begin_iteration)
+        self._rounds.declare(before + env.end_iteration - env.begin_iteration)
 
     def _value(self, results: Any) -> float:
         for name, metric, value, *_ in results:
@@ -257,29 +276,3 @@ class _BeforeReload:
     def __reduce__(self) -> tuple[Any, ...]:
         # a booster that is pickled during training gets its own method back
         return getattr, (self._booster(), "model_from_string")
-
-
-def kept_scores(booster: Any, name: str) -> Array:
-    """A copy of the predictions that a booster keeps for one of its data sets."""
-    index = [train_name(booster), *booster.name_valid_sets].index(name)
-    read = getattr(booster, "_Booster__inner_predict", None)
-    if read is not None:  # the public way below evaluates all metrics once more
-        return np.array(read(data_idx=index))
-    seen: list[Array] = []
-
-    def keep(scores: Array, _: Any) -> tuple[str, float, bool]:
-        seen.append(np.array(scores))
-        return "seen", 0.0, True
-
-    booster.eval([booster.train_set, *booster.valid_sets][index], name, keep)
-    return seen[0]
-
-
-def train_name(booster: Any) -> str:
-    """What a booster calls its training data among what it evaluates."""
-    return getattr(booster, "_train_data_name", "training")
-
-
-def save(booster: Any, folder: Path) -> None:
-    """Write the model for an attempt that goes on from it."""
-    booster.save_model(folder / CHECKPOINT, num_iteration=-1)

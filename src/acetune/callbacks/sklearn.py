@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from acetune.callbacks._trial import require_trial
+from acetune.callbacks._trial import Saving, require_trial
 from acetune.core.errors import GoalError, MissingExtraError
 from acetune.policies.base import require_whole
 from acetune.trial import Trial
@@ -199,8 +199,7 @@ def _train(
 ) -> Any:
     """Call ``more`` step by step until the trial is stopped or it says that there is no more."""
     require_whole("steps", steps, 1)
-    if checkpoint_every is not None:
-        require_whole("checkpoint_every", checkpoint_every, 1)
+    saving = Saving(checkpoint_every)
     if trial.checkpoint is not None:
         estimator = pickle.loads((trial.checkpoint / CHECKPOINT).read_bytes())
 
@@ -209,12 +208,11 @@ def _train(
 
     for step in trial.steps(steps):
         goes_on = more(estimator, step)
-        saved = checkpoint_every is not None and step % checkpoint_every == 0
         trial.report(
             measure(estimator),
             model=estimator,
             snapshot=snapshot,
-            checkpoint=save if saved else None,
+            checkpoint=save if saving.due(step) else None,
         )
         if not goes_on:
             break
@@ -239,7 +237,7 @@ def _measure(
         ) from None
     if validation is None:
         raise GoalError(f"score={score!r} needs rows to score: give validation=(X, y)")
-    objective = trial._goals.objective
+    objective = trial.objective
     if objective.mode != "max":
         raise GoalError(
             f"scorers are better when greater, but the objective {objective.name!r} has mode="

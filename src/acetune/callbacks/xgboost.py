@@ -13,7 +13,13 @@ from typing import Any, Self
 import numpy as np
 
 from acetune.callbacks import _boosting
-from acetune.callbacks._boosting import Array, Rounds, choose_metric
+from acetune.callbacks._boosting import (
+    Array,
+    Rounds,
+    choose_metric,
+    require_direction,
+    same_name_twice,
+)
 from acetune.core.errors import GoalError, MissingExtraError, ReportError
 from acetune.trial import Trial
 from acetune.validation import require_total_steps
@@ -26,6 +32,9 @@ except ImportError as error:
 __all__ = ["CHECKPOINT", "ReportCallback", "RoundModel"]
 
 CHECKPOINT = "model.ubj"  # in the folder that a resumed attempt finds as trial.checkpoint
+
+# of XGBoost's own metrics; what stands after @ is an option
+_RISING = {"ams", "auc", "aucpr", "interval-regression-accuracy", "map", "ndcg", "pre"}
 
 
 class RoundModel(_boosting.RoundModel):
@@ -42,19 +51,19 @@ class RoundModel(_boosting.RoundModel):
         The ``xgboost.Booster``.
     """
 
-    def __init__(self, booster: Any, rounds: int, dvalid: Any, *, trees_change: bool) -> None:
-        super().__init__(rounds)
-        self._booster, self._dvalid, self._trees_change = booster, dvalid, trees_change
-
-    @property
-    def booster(self) -> Any:
-        """The booster; while training runs it may have more rounds than ``rounds``."""
-        return self._booster
+    def __init__(
+        self, booster: Any, rounds: int, dvalid: Any, missing: float, *, trees_change: bool
+    ) -> None:
+        super().__init__(booster, rounds)
+        self._dvalid, self._missing, self._trees_change = dvalid, missing, trees_change
 
     def predict(self, data: Any, **options: Any) -> Any:
-        """As ``Booster.predict``, with this many rounds; rows become a ``DMatrix`` first."""
+        """As ``Booster.predict``, with this many rounds.
+
+        Rows become a ``DMatrix`` first, with ``ReportCallback(missing=...)``.
+        """
         if not isinstance(data, xgb.DMatrix):
-            data = xgb.DMatrix(data, enable_categorical=True)
+            data = xgb.DMatrix(data, missing=self._missing, enable_categorical=True)
         if self._booster.num_boosted_rounds() == self.rounds:
             return self._booster.predict(data, **options)
         if self._trees_change:
@@ -110,18 +119,23 @@ class ReportCallback(xgb.callback.TrainingCallback):  # type: ignore[misc]  # xg
     dvalid:
         The rows that ``model.scores`` is about. For a ``DMatrix`` of ``evals`` it is what XGBoost
         has predicted already; any other is predicted from the first tree on.
+    missing:
+        The value in rows that stands for a missing one, for ``model.predict(X)``: what the
+        estimator or the ``DMatrix`` was given. XGBoost does not tell it to callbacks.
     checkpoint_every:
-        Save the model every so many rounds, for an attempt after a failure:
-        ``xgb_model=trial.checkpoint / "model.ubj"``.
+        Save the model every so many rounds, for an attempt after a failure: give the training
+        :attr:`xgb_model` and :meth:`rounds_left`.
 
     >>> import xgboost as xgb
     >>> def train(trial):
+    ...     report = ReportCallback(trial, total_steps=100, dvalid=dvalid, checkpoint_every=20)
     ...     xgb.train(
     ...         {**trial.params, "objective": "binary:logistic", "eval_metric": "auc"},
     ...         dtrain,
-    ...         num_boost_round=100,
+    ...         num_boost_round=report.rounds_left(100),
     ...         evals=[(dvalid, "valid")],
-    ...         callbacks=[ReportCallback(trial, total_steps=100, dvalid=dvalid)],
+    ...         xgb_model=report.xgb_model,
+    ...         callbacks=[report],
     ...     )
     """
 
@@ -133,19 +147,32 @@ class ReportCallback(xgb.callback.TrainingCallback):  # type: ignore[misc]  # xg
         data: str | None = None,
         metric: str | None = None,
         dvalid: Any = None,
+        missing: float = np.nan,
         checkpoint_every: int | None = None,
     ) -> None:
         super().__init__()
         if dvalid is not None and not isinstance(dvalid, xgb.DMatrix):
             raise GoalError(f"dvalid must be an xgboost.DMatrix, got a {type(dvalid).__name__}")
-        self._rounds = Rounds(trial, checkpoint_every)
+        self._rounds = Rounds(trial, checkpoint_every, CHECKPOINT)
         self._total_steps = require_total_steps(total_steps)
-        self._wanted, self._dvalid = (data, metric), dvalid
+        self._wanted, self._dvalid, self._missing = (data, metric), dvalid, missing
         self._chosen: tuple[str, str] | None = None
         self._booster: Any = None
         self._log: Mapping[str, Mapping[str, list[float]]] = {}
         self._made = 0  # rounds reported
         self._trees_change = False
+
+    @property
+    def xgb_model(self) -> Path | None:
+        """The model that an earlier attempt has saved, for ``xgb_model=``; None in a first one."""
+        return self._rounds.saved_model
+
+    def rounds_left(self, total_steps: int) -> int:
+        """How many of all rounds are still to be made, for ``num_boost_round=``.
+
+        All of them in a first attempt; after a failure those after :attr:`xgb_model`.
+        """
+        return self._rounds.left(total_steps)
 
     def before_training(self, model: Any) -> Any:
         """Training begins."""
@@ -159,12 +186,13 @@ class ReportCallback(xgb.callback.TrainingCallback):  # type: ignore[misc]  # xg
             )
         self._booster = model
         self._rounds.begin(model.num_boosted_rounds())
-        self._rounds.trial.declare(self._total_steps)
+        self._rounds.declare(self._total_steps)
         return model
 
     def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
         """A round begins."""
         self._booster, self._log = model, evals_log
+        self._rounds.require_room(epoch + 1)
         self._rounds.trial.start_step()
         return False
 
@@ -192,30 +220,39 @@ class ReportCallback(xgb.callback.TrainingCallback):  # type: ignore[misc]  # xg
                 "eval_set=[...], and a metric"
             )
         if self._chosen is None:
-            name = self._rounds.objective.name
-            self._chosen = choose_metric(self._log, *self._wanted, name, option="data")
-            self._trees_change = changes_trees(self._booster)
+            self._choose()
+            assert self._chosen is not None
         data, metric = self._chosen
         return self._log[data][metric]
+
+    def _choose(self) -> None:
+        """After the first round: which values are the objective, and what the booster is."""
+        objective = self._rounds.trial.objective
+        data, metric = choose_metric(self._log, *self._wanted, objective.name, option="data")
+        if len(self._log[data][metric]) != 1:
+            raise same_name_twice(data, metric)
+        config = json.loads(self._booster.save_config())["learner"]
+        if metric in {own["name"] for own in config["metrics"]}:  # not one of the user's
+            require_direction("XGBoost", metric, metric.split("@")[0] in _RISING, objective)
+        self._chosen = data, metric
+        self._trees_change = changes_trees(config["gradient_booster"])
 
     def _report(self) -> None:
         values, booster = self._values(), self._booster
         self._made = len(values)
         model = RoundModel(
-            booster, booster.num_boosted_rounds(), self._dvalid, trees_change=self._trees_change
+            booster,
+            booster.num_boosted_rounds(),
+            self._dvalid,
+            self._missing,
+            trees_change=self._trees_change,
         )
-        self._rounds.report(values[-1], self._made, model, lambda folder: save(booster, folder))
+        self._rounds.report(values[-1], self._made, model, booster.save_model)
 
 
-def changes_trees(booster: Any) -> bool:
+def changes_trees(found: Mapping[str, Any]) -> bool:
     """Whether later rounds change what earlier ones have made, so that a checkpoint is a copy."""
-    found = json.loads(booster.save_config())["learner"]["gradient_booster"]
     if found["name"] != "gbtree":  # dart and gblinear
         return True
     process: str = found["gbtree_train_param"]["process_type"]
     return process != "default"  # "update" works on trees that are there
-
-
-def save(booster: Any, folder: Path) -> None:
-    """Write the model for an attempt that goes on from it."""
-    booster.save_model(folder / CHECKPOINT)
