@@ -18,7 +18,7 @@ def slow_metric(
     method: str = "between_groups",
     agg: str = "worst_case",
 ) -> float:
-    """The metric; NaN where a rate, or a ratio, is not defined."""
+    """The metric; NaN where a rate is not defined."""
     family, comparison = name.rsplit("_", 1)
     weights = [1.0] * len(y) if weights is None else weights
 
@@ -39,10 +39,8 @@ def slow_metric(
             return math.nan
         if comparison == "difference":
             found.append(max(a - b for a, b in pairs))
-        elif not any(rates):
-            return math.nan
         else:
-            found.append(min(a / b for a, b in pairs if b > 0))
+            found.append(min([1.0, *(a / b for a, b in pairs if b > 0)]))  # all 0: all the same
     if agg == "mean":
         return sum(found) / len(found)
     return max(found) if comparison == "difference" else min(found)

@@ -199,14 +199,23 @@ class TestUndefined:
         assert isinstance(found, Estimate)
         assert all(map(math.isnan, found))
 
-    def test_a_ratio_of_zeros(self) -> None:
-        with pytest.raises(AcetuneError, match=r"ratio of the false positive rates .* 0 / 0"):
-            equalized_odds_ratio([1, 1, 0, 0], [1, 0, 0, 0], sensitive_features=list("abab"))
-        assert math.isnan(
-            equalized_odds_ratio(
-                [1, 1, 0, 0], [1, 0, 0, 0], sensitive_features=list("abab"), undefined="nan"
-            )
-        )
+    def test_nan_by_choice_is_about_rates_without_rows_only(self) -> None:
+        given: dict[str, Any] = {"sensitive_features": list("abab"), "undefined": "nan"}
+        assert equalized_odds_ratio([1, 1, 0, 0], [0, 0, 0, 0], **given) == 1.0
+
+
+class TestRatiosOfZeros:
+    @pytest.mark.parametrize("method", ["between_groups", "to_overall"])
+    def test_a_rate_that_is_zero_in_every_group_is_the_same_in_all(self, method: Any) -> None:
+        given: dict[str, Any] = {"sensitive_features": SEX, "method": method}
+        assert equalized_odds_ratio(Y, Y, **given) == 1.0  # as good and as fair as can be
+        assert demographic_parity_ratio(Y, [0] * len(Y), **given) == 1.0
+        assert demographic_parity_ratio(Y, [0] * len(Y), sample_weight=range(1, 17), **given) == 1.0
+
+    def test_one_that_is_zero_in_some_is_not(self) -> None:
+        guess = [*(1, 1, 1, 0), *(1, 1, 0, 0, 0, 0), *(1, 1, 1, 1, 0, 0)]  # one false one, in f
+        assert equalized_odds_ratio(Y, guess, sensitive_features=SEX) == 0.0
+        assert equalized_odds_ratio(Y, guess, sensitive_features=SEX, agg="mean") == 0.5
 
 
 def with_(rows: list[Any], value: object) -> list[Any]:
@@ -219,7 +228,11 @@ def with_(rows: list[Any], value: object) -> list[Any]:
         ({"y_true": with_(Y, 2)}, "y_true must be 0 or 1, got 2 in row 3"),
         ({"y_true": with_(Y, -1)}, "y_true must be 0 or 1, got -1 in row 3"),
         ({"y_true": with_(Y, math.nan)}, "y_true must be 0 or 1, got nan in row 3"),
-        ({"y_true": with_(Y, "yes")}, "y_true must be numbers"),
+        ({"y_true": with_(Y, "yes")}, "y_true must be numbers, got 'yes' in row 3"),
+        ({"y_true": with_(Y, pd.NA)}, "y_true must be numbers, got <NA> in row 3"),
+        ({"y_true": pd.Series(with_(Y, pd.NA), dtype="Int64")}, "0 or 1, got nan in row 3"),
+        ({"y_pred": np.array(with_(GUESS, "no"))[:, None]}, "y_pred must be numbers, got 'no'"),
+        ({"y_pred": with_(GUESS, [0, 1])}, "y_pred .* one value a row, got a list with rows of"),
         ({"y_pred": with_(GUESS, 0.3)}, "y_pred must be 0 or 1, got 0.3 in row 3; for scores"),
         ({"y_pred": with_(GUESS, math.nan), "threshold": 0.5}, "y_pred is NaN in row 3"),
         ({"y_pred": np.zeros((len(Y), 2))}, r"shape \(16, 2\); of two columns"),
@@ -231,6 +244,7 @@ def with_(rows: list[Any], value: object) -> list[Any]:
         ({"sample_weight": with_([1] * 16, -0.5)}, "finite and >= 0, got -0.5 in row 3"),
         ({"sample_weight": with_([1] * 16, math.nan)}, "finite and >= 0, got nan in row 3"),
         ({"sample_weight": [0] * 16}, "sample_weight is 0 in every row"),
+        ({"sample_weight": with_([2.5] * 16, 1e-300)}, r"1e-300 in row 3, .* largest, 2\.5"),
         ({"sensitive_features": with_(SEX, None)}, r"missing value in row 3 \(None\)"),
         ({"sensitive_features": with_(SEX, math.nan)}, r"missing value in row 3 \(nan\)"),
         ({"sensitive_features": with_(SEX, pd.NA)}, r"missing value in row 3 \(<NA>\)"),
@@ -253,6 +267,11 @@ def test_what_is_wrong_is_said(change: dict[str, Any], message: str) -> None:
         equalized_odds_difference(**given)
 
 
-def test_parity_wants_as_many_labels_all_the_same() -> None:
-    with pytest.raises(AcetuneError, match="y_true has 15 rows"):
-        demographic_parity_ratio(Y[1:], GUESS, sensitive_features=SEX)
+@pytest.mark.parametrize("weights", [None, [1.0] * 16])
+@pytest.mark.parametrize("threshold", [None, 0.5, "prevalence"])
+def test_parity_wants_as_many_labels_all_the_same(threshold: Any, weights: Any) -> None:
+    given: dict[str, Any] = {"sample_weight": weights, "threshold": threshold}
+    with pytest.raises(AcetuneError, match="y_true has 15 rows, sensitive_features has 16"):
+        demographic_parity_ratio(Y[1:], GUESS, sensitive_features=SEX, **given)
+    with pytest.raises(AcetuneError, match="y_true must have one value a row, got a int"):
+        demographic_parity_ratio(1, GUESS, sensitive_features=SEX, **given)

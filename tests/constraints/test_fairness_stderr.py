@@ -105,6 +105,48 @@ def test_a_group_of_which_everybody_was_selected_is_not_known_exactly() -> None:
     assert found.stderr == pytest.approx(math.sqrt(2 * p * (1 - p) / 4))
 
 
+class TestRatiosOfZeros:
+    """Nothing happened in any group: the ratio is 1, and nothing is known about it."""
+
+    def ratio(self, sizes: list[int], **options: Any) -> Estimate:
+        group = np.repeat(np.arange(len(sizes)), sizes)
+        y, guess = np.zeros(len(group)), np.zeros(len(group))
+        return fairness.demographic_parity_ratio(
+            y, guess, sensitive_features=group, stderr=True, **options
+        )
+
+    @pytest.mark.parametrize("sizes", [[10, 10], [10, 1000], [50, 40, 30]])
+    def test_it_is_that_of_rates_with_a_success_and_a_failure_added(self, sizes: list[int]) -> None:
+        relative = []  # variance over squared rate
+        for n in sizes:
+            p = 1 / (n + 2)
+            relative.append(p * (1 - p) / n / p**2)
+        expected = math.sqrt(sum(sorted(relative)[-2:]))
+        assert self.ratio(sizes) == (1.0, pytest.approx(expected))
+
+    def test_to_overall(self) -> None:
+        # the other half is as large: log p - log((p + q) / 2) varies as (log p - log q) / 2
+        apart, found = self.ratio([20, 20]), self.ratio([20, 20], method="to_overall")
+        assert found == (1.0, pytest.approx(apart.stderr / 2))
+
+    def test_weights_count_by_their_effective_size(self) -> None:
+        weighted = self.ratio([20, 20], sample_weight=[1.0, 3.0] * 20)
+        n = 20 * 4**2 / (2 * (1 + 9))
+        assert weighted == (1.0, pytest.approx(math.sqrt(2 * (n + 1) / n)))
+
+    def test_one_group_has_nothing_to_compare_with(self) -> None:
+        assert self.ratio([20]) == (1.0, 0.0)
+        assert self.ratio([20], method="to_overall") == (1.0, 0.0)
+
+    def test_the_worse_of_both_odds_reaches_as_far(self) -> None:
+        y, group = np.repeat([0, 1], 400), np.tile(np.repeat([0, 1], 200), 2)
+        guess = y.copy()
+        guess[-20:] = 0  # true positive rates 1 and 0.9
+        found = fairness.equalized_odds_ratio(y, guess, sensitive_features=group, stderr=True)
+        zeros = math.sqrt(2 * 201 / 200)  # the false ones' ratio is 1, less that
+        assert found == (0.9, pytest.approx(0.9 - (1 - zeros)))
+
+
 class TestTies:
     """Where several differences are about the largest, the value is biased to the unfair side."""
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import json
+import math
 import os
 import pickle
 import threading
@@ -104,6 +106,12 @@ def keras_model(width: int) -> Any:
     return keras.Sequential([keras.Input((4,)), layers.Dense(width), layers.Dense(1)])
 
 
+def all_leaves(node: dict[str, Any]) -> list[dict[str, Any]]:
+    if "left_child" not in node:
+        return [node]
+    return all_leaves(node["left_child"]) + all_leaves(node["right_child"])
+
+
 class TestParameters:
     def test_a_module(self) -> None:
         torch = pytest.importorskip("torch")
@@ -154,6 +162,60 @@ class TestParameters:
         assert parameters(light) == 12
         extreme = xgb.XGBClassifier(max_depth=1, **options).fit(X, Y)
         assert parameters(extreme) == 6
+        linear = xgb.XGBRegressor(booster="gblinear", **options).fit(X, Y)
+        assert parameters(linear) == linear.coef_.size + linear.intercept_.size == 5
+
+    @pytest.mark.parametrize("kind", ["gbtree", "dart"])
+    def test_features_may_have_any_name(self, kind: str) -> None:
+        xgb = pytest.importorskip("xgboost")
+        names = ["leaf=1", "x yes=1\n0:leaf=2", "leaf", "2:leaf=0.5"]
+        options = {"max_depth": 2, "nthread": 1, "booster": kind}
+        trees = xgb.train(options, xgb.DMatrix(X, X.sum(axis=1), feature_names=names), 3)
+        assert parameters(trees) == 3 * 4
+        trees.feature_names = ["[a] yes=", "0:[b", "c]", "<"]  # here XGBoost takes brackets too
+        assert parameters(trees) == 3 * 4
+
+    def test_leaves_that_were_pruned_do_not_count(self) -> None:
+        xgb = pytest.importorskip("xgboost")
+        options = {"tree_method": "exact", "gamma": 5, "nthread": 1}
+        trees = xgb.train(options, xgb.DMatrix(X, X.sum(axis=1)), 3)
+        saved = json.loads(trees.save_raw("json"))["learner"]["gradient_booster"]["model"]["trees"]
+        assert any(int(tree["tree_param"]["num_deleted"]) for tree in saved)
+        assert parameters(trees) == int((trees.trees_to_dataframe()["Feature"] == "Leaf").sum())
+
+    def test_splits_on_categories(self) -> None:
+        xgb, pd = pytest.importorskip("xgboost"), pytest.importorskip("pandas")
+        frame = pd.DataFrame({"a": X[:, 0], "leaf=": pd.Categorical(np.arange(300) % 7)})
+        options = {"max_depth": 1, "nthread": 1, "max_cat_to_onehot": 1}
+        data = xgb.DMatrix(frame, np.arange(300) % 7 > 3, enable_categorical=True)
+        assert parameters(xgb.train(options, data, 2)) == 4
+
+    def test_a_linear_booster_has_coefficients(self) -> None:
+        xgb = pytest.importorskip("xgboost")
+        options: dict[str, Any] = {"booster": "gblinear", "nthread": 1}
+        assert parameters(xgb.train(options, xgb.DMatrix(X, Y), 2)) == 5
+        options |= {"objective": "multi:softprob", "num_class": 3}
+        three = xgb.train(options, xgb.DMatrix(X, np.arange(300) % 3), 2)
+        assert parameters(three) == 3 * 5
+
+    def test_a_booster_without_rounds_has_nothing_to_count(self) -> None:
+        xgb = pytest.importorskip("xgboost")
+        for kind in ("gbtree", "gblinear"):
+            empty = xgb.train({"booster": kind, "nthread": 1}, xgb.DMatrix(X, Y), 0)
+            with pytest.raises(AcetuneError, match="XGBoost model has no rounds yet"):
+                parameters(empty)
+
+    def test_linear_trees_have_coefficients_in_their_leaves(self) -> None:
+        lgb = pytest.importorskip("lightgbm")
+        options = {"linear_tree": True, "num_leaves": 4, "verbosity": -1, "num_threads": 1}
+        trees = lgb.train(options, lgb.Dataset(X, X.sum(axis=1)), 3)
+        coefficients = sum(
+            len(leaf.get("leaf_coeff", []))
+            for tree in trees.dump_model()["tree_info"]
+            for leaf in all_leaves(tree["tree_structure"])
+        )
+        assert coefficients > 0
+        assert parameters(trees) == 3 * 4 + coefficients
 
     def test_a_booster_stopped_early_counts_to_its_best_round(self) -> None:
         lgb = pytest.importorskip("lightgbm")
@@ -177,9 +239,10 @@ class TestParameters:
 
 class TestReportedByCallbacks:
     def test_a_booster_counts_up_to_its_round(self, booster: Any) -> None:
+        from acetune.callbacks._lightgbm import TreeText
         from acetune.callbacks.lightgbm import RoundModel
 
-        early = RoundModel(booster, 2, "valid", trees_change=False)
+        early = RoundModel(booster, 2, "valid", TreeText(), trees_change=False)
         assert parameters(early) == 2 * 4
         assert serialized_bytes(early) == len(booster.model_to_string(num_iteration=2))
         assert serialized_bytes(early) < serialized_bytes(booster)
@@ -187,11 +250,20 @@ class TestReportedByCallbacks:
     def test_one_of_xgboost_too(self, xgb_booster: Any) -> None:
         from acetune.callbacks.xgboost import RoundModel
 
-        early = RoundModel(xgb_booster, 2, None, trees_change=False)
+        early = RoundModel(xgb_booster, 2, None, math.nan, trees_change=False)
         assert parameters(early) == parameters(xgb_booster[:2])
         assert serialized_bytes(early) == serialized_bytes(xgb_booster[:2])
-        whole = RoundModel(xgb_booster, 6, None, trees_change=False)
+        whole = RoundModel(xgb_booster, 6, None, math.nan, trees_change=False)
         assert serialized_bytes(whole) == serialized_bytes(xgb_booster)
+
+    def test_a_linear_one_cannot_be_cut_and_need_not_be(self) -> None:
+        xgb = pytest.importorskip("xgboost")
+        from acetune.callbacks.xgboost import RoundModel
+
+        linear = xgb.train({"booster": "gblinear", "nthread": 1}, xgb.DMatrix(X, Y), 4)
+        early = RoundModel(linear, 2, None, math.nan, trees_change=True)
+        assert parameters(early) == 5
+        assert serialized_bytes(early) == serialized_bytes(linear)
 
     def test_the_module_counts_and_not_its_scores(self) -> None:
         torch = pytest.importorskip("torch")

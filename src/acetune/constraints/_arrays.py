@@ -12,12 +12,18 @@ from numpy.typing import NDArray
 from acetune.core.errors import GoalError
 
 _Array = NDArray[Any]
+_LEAST_WEIGHT = 1e-100  # of the largest: the squares of such are numbers still
 Threshold: TypeAlias = float | Literal["prevalence"] | None
 
 
 def as_column(values: Any, what: str) -> _Array:
     """One number a row; an array of one column counts as that column."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:  # NumPy makes no array of lists of unlike lengths
+        raise GoalError(
+            f"{what} must have one value a row, got {_shown(values)} with rows of unlike lengths"
+        ) from None
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -31,9 +37,8 @@ def as_column(values: Any, what: str) -> _Array:
         try:
             array = array.astype(float)  # nullable columns, Python objects
         except (TypeError, ValueError):
-            raise GoalError(
-                f"{what} must be numbers, got {_shown(values)} that holds {array[0]!r}"
-            ) from None
+            row, value = _first_without_number(array)
+            raise GoalError(f"{what} must be numbers, got {value!r} in row {row}") from None
     return array
 
 
@@ -73,6 +78,13 @@ def as_weights(values: Any) -> NDArray[np.float64]:
     if not array.any():
         raise GoalError("sample_weight is 0 in every row")
     scaled: NDArray[np.float64] = np.ldexp(array, -math.frexp(array.max())[1])
+    lost = (scaled < _LEAST_WEIGHT) & (array > 0)
+    if lost.any():
+        row = int(np.argmax(lost))
+        raise GoalError(
+            f"sample_weight is {array[row].item()!r} in row {row}, as good as nothing beside the "
+            f"largest, {array.max().item()!r}: give it 0"
+        )
     return scaled
 
 
@@ -102,8 +114,23 @@ def as_threshold(
 
 def require_length(array: Sized, what: str, rows: int) -> None:
     """Every row has one of these."""
-    if len(array) != rows:
-        raise GoalError(f"{what} has {len(array)} rows, sensitive_features has {rows}")
+    try:
+        count = len(array)
+    except TypeError:
+        raise GoalError(f"{what} must have one value a row, got {_shown(array)}") from None
+    if count != rows:
+        raise GoalError(f"{what} has {count} rows, sensitive_features has {rows}")
+
+
+def _first_without_number(array: _Array) -> tuple[int, Any]:
+    """The row, and what stands there; the first one if all are numbers by themselves."""
+    values = array.tolist()  # a list of mixed kinds has become one of strings: '1' is a number
+    for row, value in enumerate(values):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return row, value
+    return 0, values[0]
 
 
 def _shown(values: Any) -> str:

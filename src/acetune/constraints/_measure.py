@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from acetune.constraints._arrays import as_labels, as_weights, require_length
 from acetune.constraints._groups import Groups, encode_groups
-from acetune.constraints._rates import Comparison, Method, Rates, compare, shrunk_variance
+from acetune.constraints._rates import Comparison, Method, Rates, compare, shrunk_rates
 from acetune.core.errors import GoalError
 from acetune.core.goals import Estimate
 
@@ -102,7 +102,7 @@ class Measure:
         self._share = self._total / self._total.sum(axis=1, keepdims=True)
 
     def estimate(self, positive: NDArray[np.bool_], *, stderr: bool) -> Estimate:
-        """The metric for predictions of all rows."""
+        """The metric for predictions of all rows: a number, unless a rate has no rows to count."""
         if self._gap:
             return Estimate(math.nan, math.nan)
         if self.weights is None:
@@ -111,22 +111,13 @@ class Measure:
             selected = self._sum(self.weights * positive)
             squares = self._sum(self.weights**2 * positive) if stderr else selected
         values = selected / self._total
-        variances = None
+        parts: tuple[_Array, ...] = values, self._share
         if stderr:
-            variances = shrunk_variance(selected, self._total, squares, self._squares)
-        found = []
-        for place, rate in enumerate(self._metric.rates):
-            variance = None if variances is None else variances[place]
-            rates = Rates(values[place], variance, self._share[place])
-            one = compare(rates, self._metric.comparison, self._options.method)
-            if math.isnan(one.value):
-                if self._options.undefined == "error":
-                    raise GoalError(
-                        f"the ratio of the {rate}s is undefined, 0 / 0: they are 0 in every group; "
-                        "the difference is defined there"
-                    )
-                return one
-            found.append(one)
+            parts += shrunk_rates(selected, self._total, squares, self._squares)
+        found = [
+            compare(Rates(*one), self._metric.comparison, self._options.method)
+            for one in zip(*parts, strict=True)
+        ]
         return self._aggregate(found) if len(found) > 1 else found[0]
 
     def _sum(self, weights: _Array | None) -> _Array:

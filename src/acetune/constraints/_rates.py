@@ -4,6 +4,10 @@ Rates are shares of binomial counts, given how many rows each group has. The var
 taken with a success and a failure added (Agresti and Caffo, 2000), so that a small group in which
 nobody, or everybody, was selected does not pass for one that is known exactly.
 
+A rate that is 0 in every group is the same in all of them, and its ratio is 1. How sure that is,
+the rates with a success and a failure added tell: not at all, as a ratio of rates that may be
+anything near 0. Its standard error is about the square root of 2, whatever the number of rows.
+
 The standard error reaches as far as any pair of groups does: it is the largest *difference plus its
 own standard error* among all pairs, less the largest difference. Where one pair stands out this is
 the delta method's standard error of that pair. Where others come near, or a small group could
@@ -13,7 +17,6 @@ left in the value, as in Fairlearn's. For ratios all this holds the other way ro
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -32,32 +35,35 @@ class Rates(NamedTuple):
     """One rate, of every group."""
 
     value: _Array
-    variance: _Array | None  # None where no standard error is wanted
     share: _Array  # of the group among all rows that the rate is about
+    shrunk: _Array | None = None  # with a success and a failure added, and
+    variance: _Array | None = None  # where a standard error is wanted
 
 
-def shrunk_variance(
+def shrunk_rates(
     positive: _Array, total: _Array, positive_squares: _Array, squares: _Array
-) -> _Array:
-    """Variance of ``positive / total``, sums of row weights, from sums of squared weights.
+) -> tuple[_Array, _Array]:
+    """``positive / total`` with a success and a failure added, and the variance with those.
 
-    Without weights all sums are counts, and with p = (k + 1) / (n + 2) this is p (1 - p) / n. With
-    weights the added rows weigh as much as one of the effective sample.
+    The arguments are sums of row weights and of their squares. Without weights all are counts, and
+    with p = (k + 1) / (n + 2) the variance is p (1 - p) / n. With weights the added rows weigh as
+    much as one of the effective sample.
 
-    >>> shrunk_variance(*np.array([[0.0, 5], [10, 10], [0, 5], [10, 10]])).round(4).tolist()
-    [0.0076, 0.025]
+    >>> p, variance = shrunk_rates(*np.array([[0.0, 5], [10, 10], [0, 5], [10, 10]]))
+    >>> p.round(4).tolist(), variance.round(4).tolist()
+    ([0.0833, 0.5], [0.0076, 0.025])
     """
     added = squares / total
     p = (positive + added) / (total + 2 * added)
     selected, others = positive_squares + added**2, squares - positive_squares + added**2
     variance: _Array = ((1 - p) ** 2 * selected + p**2 * others) / (total * (total + 2 * added))
-    return variance
+    return p, variance
 
 
 def compare(rates: Rates, comparison: Comparison, method: Method) -> Estimate:
-    """How far apart the groups' rates are. A ratio of zeros is NaN."""
+    """How far apart the groups' rates are."""
     if comparison == "ratio" and not rates.value.any():
-        return Estimate(math.nan, math.nan)
+        return _ratio_of_zeros(rates, method)
     return _COMPARE[comparison, method](rates)
 
 
@@ -71,7 +77,7 @@ def _difference_between(rates: Rates) -> Estimate:
 
 
 def _difference_to_overall(rates: Rates) -> Estimate:
-    p, v, share = rates
+    p, share, _, v = rates
     gaps = np.abs(p - p @ share)
     value = float(gaps.max())
     if v is None or len(p) == 1:
@@ -93,7 +99,7 @@ def _ratio_between(rates: Rates) -> Estimate:
 
 
 def _ratio_to_overall(rates: Rates) -> Estimate:
-    p, v, share = rates
+    p, share, _, v = rates
     overall = p @ share
     large = np.maximum(p, overall)
     ratios = np.minimum(p, overall) / large
@@ -105,6 +111,20 @@ def _ratio_to_overall(rates: Rates) -> Estimate:
     ours, theirs = np.where(p <= overall, (v, np.full_like(v, whole)), (np.full_like(v, whole), v))
     variance = (ours + ratios**2 * theirs - 2 * ratios * share * v) / large**2
     return _reach(value, -ratios, variance)
+
+
+def _ratio_of_zeros(rates: Rates, method: Method) -> Estimate:
+    """1, with the standard error of the logarithm: at 1 that is the ratio's own."""
+    _, share, p, v = rates
+    if p is None or v is None or len(p) == 1:
+        return Estimate(1.0)
+    if method == "between_groups":
+        a, b = _pairs(len(p))
+        variance = (v / p**2)[a] + (v / p**2)[b]
+    else:
+        overall = p @ share
+        variance = v / p**2 + share**2 @ v / overall**2 - 2 * share * v / (p * overall)
+    return _reach(1.0, np.full_like(variance, -1.0), variance)
 
 
 _COMPARE: dict[tuple[Comparison, Method], Callable[[Rates], Estimate]] = {

@@ -16,9 +16,13 @@ Hardt, Price and Srebro (2016). All functions take, beside Fairlearn's parameter
     rather than not far enough on the unfair side.
 ``undefined``
     What becomes of a rate with no rows to count (a group without positive labels has no true
-    positive rate), and of a ratio of zeros: ``"error"``, which names the group and the rate, or
-    ``"nan"``. Fairlearn takes such a rate as 0, and so as unfair; of a ratio of zeros it makes NaN,
-    or leaves it out.
+    positive rate): ``"error"``, which names the group and the rate, or ``"nan"``. Fairlearn takes
+    such a rate as 0, and so as unfair.
+
+A rate that is 0 in every group is the same in all, and its ratio is 1, with a standard error of
+about 1.4: how rare what never happened is in each group, nobody knows. Of such a ratio Fairlearn
+makes NaN. Of two ratios it leaves that one out of the mean, and of the minimum if it is that of the
+false positive rates; if it is that of the true ones, the minimum is NaN.
 """
 
 from __future__ import annotations
@@ -256,10 +260,10 @@ def demographic_parity_ratio(
 def _measured(
     measure: Measure, y_true: Any, y_pred: Any, threshold: Threshold, stderr: bool
 ) -> float | Estimate:
+    require_length(y_true, "y_true", measure.rows)  # demographic parity has not looked at it
     least = as_threshold(threshold, y_true, measure.weights)
     what = "y_pred"
     positive = as_labels(y_pred, what) if least is None else as_positive(y_pred, least, what)
     require_length(positive, what, measure.rows)
-    require_length(y_true, "y_true", measure.rows)  # demographic parity has not looked at it
     estimate = measure.estimate(positive, stderr=stderr)
     return estimate if stderr else estimate.value

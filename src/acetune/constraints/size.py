@@ -5,6 +5,7 @@ Frameworks are never imported here: a model of one that is not loaded cannot com
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
 import sys
@@ -76,7 +77,8 @@ def parameters(model: Any, trainable_only: bool = False) -> int:
     models of Keras                    weights; with ``trainable_only`` the trainable ones
     linear models, MLPs (sklearn)      coefficients and intercepts
     trees and forests (sklearn)        leaves: the values that can come out
-    LightGBM, XGBoost                  leaves, up to the best iteration if LightGBM has one
+    LightGBM, XGBoost                  leaves, up to the best iteration if LightGBM has one; and the
+                                       coefficients of linear trees, of ``gblinear`` those only
     =================================  ============================================================
 
     ``trainable_only`` changes nothing for the others. A model of another kind is an error.
@@ -108,17 +110,18 @@ def parameters(model: Any, trainable_only: bool = False) -> int:
 
 
 def _leaves(model: Any, rounds: int | None = None) -> int | None:
-    """Leaves of a tree, or of all trees of an ensemble; None for anything else."""
+    """Leaves of a tree, or of all trees of an ensemble; None for anything else.
+
+    Of boosters that fit linear models the coefficients too.
+    """
     if _is(model, "lightgbm", "LGBMModel"):
         model = model.booster_
     elif _is(model, "xgboost", "XGBModel"):
         model = model.get_booster()
     if _is(model, "lightgbm", "Booster"):
-        lines = model.model_to_string(num_iteration=rounds).splitlines()
-        return sum(int(line[11:]) for line in lines if line.startswith("num_leaves="))
+        return _lightgbm_numbers(model.model_to_string(num_iteration=rounds))
     if _is(model, "xgboost", "Booster"):
-        trees = _first_rounds(model, rounds).get_dump()
-        return sum(str(tree).count("leaf=") for tree in trees)
+        return _xgboost_numbers(_first_rounds(model, rounds))
     if hasattr(model, "tree_"):
         return int(model.tree_.n_leaves)
     if hasattr(model, "estimators_"):
@@ -127,6 +130,39 @@ def _leaves(model: Any, rounds: int | None = None) -> int | None:
         members = [_leaves(member) for member in np.ravel(model.estimators_)]
         return None if None in members else sum(count for count in members if count is not None)
     return None
+
+
+def _lightgbm_numbers(text: str) -> int:
+    """Leaves, and the coefficients of linear ones, from a model file."""
+    total = 0
+    for line in text.splitlines():
+        name, _, values = line.partition("=")
+        if name in ("num_leaves", "num_features"):  # of a tree; of each leaf of a linear one
+            total += sum(map(int, values.split()))
+    return total
+
+
+def _xgboost_numbers(booster: Any) -> int:
+    """Leaves; of a linear model its weights and biases.
+
+    From the model file: in a dump of trees, a feature may be called what a leaf is called.
+    """
+    saved = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]
+    if saved["name"] == "gblinear":
+        found = len(saved["model"]["weights"])
+    else:
+        trees = saved.get("gbtree", saved)["model"]["trees"]  # dart has its trees one level down
+        sizes = [tree["tree_param"] for tree in trees]
+        nodes = [int(size["num_nodes"]) - int(size["num_deleted"]) for size in sizes]
+        found = sum((count + 1) // 2 for count in nodes)  # one leaf more than splits
+    if not found:
+        raise GoalError("the XGBoost model has no rounds yet: train it")
+    return found
+
+
+def _is_linear(booster: Any) -> bool:
+    learner = json.loads(booster.save_config())["learner"]
+    return bool(learner["gradient_booster"]["name"] == "gblinear")
 
 
 def _coefficients(model: Any) -> int | None:
@@ -160,8 +196,12 @@ def _unwrapped(model: Any) -> tuple[Any, int | None]:
 
 
 def _first_rounds(booster: Any, rounds: int | None) -> Any:
-    """A booster of XGBoost, cut where it has more rounds than that."""
-    return booster if rounds in (None, booster.num_boosted_rounds()) else booster[:rounds]
+    """A booster of XGBoost, cut where it has more rounds than that.
+
+    A linear one has as many coefficients in every round.
+    """
+    whole = rounds in (None, booster.num_boosted_rounds()) or _is_linear(booster)
+    return booster if whole else booster[:rounds]
 
 
 def _is(model: Any, module: str, name: str) -> bool:
