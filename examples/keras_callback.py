@@ -25,7 +25,7 @@ def train(trial):
     model.compile(optimizer, loss="binary_crossentropy", metrics=["accuracy"])
     report = ReportCallback(trial, metric="val_accuracy")
     patience = keras.callbacks.EarlyStopping(patience=4, restore_best_weights=True)
-    model.fit(X[fit], y[fit], 50, 10, 0, [patience, report], validation_data=held_out)
+    model.fit(X[fit], y[fit], 100, 8, 0, [patience, report], validation_data=held_out)
 
 
 def gap(candidate):
@@ -36,4 +36,4 @@ def gap(candidate):
 space = {"learning_rate": acetune.loguniform(1e-3, 0.3), "weight_decay": 0.1}
 limit = acetune.Constraint("gap", upper=0.05, check=gap)
 goal = {"objective": "accuracy", "mode": "max", "constraints": [limit]}
-print(acetune.tune(train, space, **goal, max_trials=8, seed=0))
+print(acetune.tune(train, space, **goal, max_trials=4, workers=1, threads=1, seed=0))

@@ -36,4 +36,4 @@ def gap(net):
 space = {"lr": acetune.loguniform(1e-4, 0.1), "weight_decay": acetune.loguniform(1e-3, 10)}
 limit = acetune.Constraint("gap", upper=0.1, check=gap)
 goal = {"objective": "accuracy", "mode": "max", "constraints": [limit]}
-print(acetune.tune(train, space, **goal, max_trials=20, seed=0))
+print(acetune.tune(train, space, **goal, max_trials=12, seed=0))

@@ -36,4 +36,4 @@ def changed(candidate):  # the predictions for the sentences are there; those re
 space = {"learning_rate": acetune.loguniform(1e-4, 0.1), "per_device_train_batch_size": 32}
 limit = acetune.Constraint("changed", upper=0.15, check=changed)
 goal = {"objective": "accuracy", "mode": "max", "constraints": [limit]}
-print(acetune.tune(train, space, **goal, max_trials=6, seed=0))
+print(acetune.tune(train, space, **goal, max_trials=4, workers=1, threads=1, seed=0))

@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +32,34 @@ DOCUMENTS = [
 ]
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_example_runs(example: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def under_way(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[Path, Future[subprocess.CompletedProcess[str]]]]:
+    """The examples that were asked for, two at a time: they mostly wait for their workers."""
+    chosen = [
+        item.callspec.params["example"]
+        for item in request.session.items
+        if getattr(item, "originalname", "") == "test_example_runs"
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        yield {path: pool.submit(_run, path, tmp_path_factory.mktemp(path.stem)) for path in chosen}
+
+
+def _run(example: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(example)]
     if "STUDY = " in example.read_text():  # for the command line
-        study = str(tmp_path / "study.db")
+        study = str(folder / "study.db")
         command = [sys.executable, "-m", "acetune", "run", str(example), "--study", study]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=150)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=170)
+
+
+@pytest.mark.timeout(400)  # the first one to be asked for waits for others too
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_example_runs(
+    example: Path, under_way: dict[Path, Future[subprocess.CompletedProcess[str]]]
+) -> None:
+    done = under_way[example].result()
     assert done.returncode == 0, done.stderr
     assert "best feasible" in done.stdout
     assert "none feasible" not in done.stdout

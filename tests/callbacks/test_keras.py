@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -179,13 +180,83 @@ def deferred() -> Any:  # knows the shape of its input from the first batch
     return keras.Sequential([keras.layers.Dense(4), keras.layers.Dense(1, "sigmoid")])
 
 
-@pytest.mark.parametrize("make", [functional, deferred, lambda: Net(width=7)])
+def twice_sigmoid(x: Any) -> Any:
+    return x * keras.ops.sigmoid(2 * x)
+
+
+class Ones(keras.initializers.Initializer):
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        return keras.ops.ones(shape)
+
+
+def own_functions() -> Any:
+    layers = keras.layers
+    body = layers.Dense(4, activation=twice_sigmoid, kernel_initializer=Ones())
+    return keras.Sequential([layers.Input((3,)), body, layers.Dense(1, "sigmoid")])
+
+
+def wrapped() -> Any:
+    layers = keras.layers
+    steps = [layers.Reshape((3, 1)), layers.TimeDistributed(Scaled(2.0)), layers.Flatten()]
+    return keras.Sequential([layers.Input((3,)), *steps, layers.Dense(1, "sigmoid")])
+
+
+@pytest.mark.parametrize(
+    "make", [functional, deferred, lambda: Net(width=7), own_functions, wrapped]
+)
 def test_models_of_all_kinds_can_be_kept(make: Any, tmp_path: Path) -> None:
     trial, link = make_trial(tmp_path, loss_of, interval="end")
     fit(ReportCallback(trial, "val_loss"), model=compiled(make()), epochs=3)
     (step,) = link.models
     assert link.measured() == pytest.approx({step: link.values[step]}, abs=1e-4)
     assert loss_of(link.load(step)) == pytest.approx(link.values[step], abs=1e-4)
+
+
+class Hiding(keras.layers.Layer):
+    """Has its function where nobody would look for it."""
+
+    def __init__(self, function: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.function = function
+        self.act = functools.partial(keras.saving.get_registered_object(function))
+
+    def call(self, x: Any) -> Any:
+        return self.act(x)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "function": self.function}
+
+
+def hiding() -> Any:
+    with keras.saving.CustomObjectScope({"twice_sigmoid": twice_sigmoid}):
+        own = Hiding("twice_sigmoid")
+    return keras.Sequential([keras.layers.Input((3,)), own, keras.layers.Dense(1, "sigmoid")])
+
+
+def test_a_function_that_cannot_be_found_is_asked_for_at_once(tmp_path: Path) -> None:
+    trial, link = make_trial(tmp_path, loss_of, interval="end")
+    with pytest.raises(ReportError, match=r"custom_objects=\{.*Known are \['Hiding'\]"):
+        fit(ReportCallback(trial, "val_loss"), model=compiled(hiding()))
+    assert link.reports == []  # at the first report, and not when training had ended
+    trial, link = make_trial(tmp_path, loss_of, interval="end")
+    report = ReportCallback(trial, "val_loss", custom_objects={"twice_sigmoid": twice_sigmoid})
+    fit(report, model=compiled(hiding()))
+    (step,) = link.models
+    assert link.measured() == pytest.approx({step: link.values[step]}, abs=1e-4)
+    assert loss_of(link.load(step)) == pytest.approx(link.values[step], abs=1e-4)
+
+
+def test_two_functions_of_one_name_are_not_mixed_up(tmp_path: Path) -> None:
+    def times(factor: float) -> Any:
+        def act(x: Any) -> Any:
+            return factor * x
+
+        return act
+
+    layers = [keras.layers.Dense(1, activation=times(factor)) for factor in (1.0, 2.0)]
+    model = keras.Sequential([keras.layers.Input((3,)), *layers])
+    with pytest.raises(ReportError, match="two parts of the model are named 'act'"):
+        KerasCandidate(model).keep()
 
 
 def test_an_attempt_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
@@ -223,6 +294,12 @@ def test_a_second_fit_needs_to_know_the_last_step(second: dict[str, int], tmp_pa
     fit(report)
     with pytest.raises(ReportError, match=r"ReportCallback\(\.\.\., total_steps="):
         fit(report)
+    trial, link = make_trial(tmp_path, nothing)
+    report = ReportCallback(trial, "val_loss", total_steps=4)
+    fit(report)
+    with pytest.raises(ReportError, match=r"total_steps=4 is too small: .* step 5"):
+        fit(report, epochs=2)
+    assert list(link.values) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -233,6 +310,8 @@ def test_a_second_fit_needs_to_know_the_last_step(second: dict[str, int], tmp_pa
         ({"metric": "val_loss"}, {"validation_data": None}, "give it validation_data"),
         ({"metric": ""}, {}, "metric must be the name"),
         ({"metric": "val_loss", "total_steps": -1}, {}, "must be >= 1, got -1"),
+        ({"metric": "val_loss", "total_steps": 2}, {}, "total_steps=2 is too small: .* step 3"),
+        ({"metric": "val_loss", "custom_objects": ["act"]}, {}, r"must be a dict.*\['act'\]"),
         ({"metric": "val_loss", "trial": "trial"}, {}, "got a str"),
     ],
 )

@@ -254,6 +254,34 @@ def test_an_attempt_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     assert {**before.values, **after.values} == pytest.approx(all_of_it.values)
 
 
+class Plain(torch.nn.Module):
+    """A module that is no PreTrainedModel, with a weight that is used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = torch.nn.Embedding(20, 20)
+        self.tied = torch.nn.Linear(20, 20, bias=False)
+        self.tied.weight = self.words.weight
+
+    def forward(self, input_ids: Any, labels: Any = None) -> dict[str, Any]:
+        logits = self.tied(self.words(input_ids).mean(1))[:, :2]
+        return {"loss": torch.nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+
+def test_a_plain_module_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    def again(name: str, **options: Any) -> Any:
+        trial, link = make_trial(tmp_path / name, nothing, **options)
+        report = ReportCallback(trial, "loss", checkpoints=True)
+        torch.manual_seed(0)
+        train(tmp_path, report, model=Plain(), resume=report.checkpoint)
+        return link
+
+    whole, first = again("whole"), again("first", stop_at=2)
+    second = again("second", checkpoint=first.checkpoints[2], last_step=2)
+    assert {**first.values, **second.values} == pytest.approx(whole.values)
+    assert list(second.values) == [3]
+
+
 def test_a_second_training_needs_to_know_the_last_step(tmp_path: Path) -> None:
     trial, link = make_trial(tmp_path, nothing)
     report = ReportCallback(trial, "loss", total_steps=5)
@@ -278,6 +306,7 @@ def in_pieces(predicted: Any, compute_result: bool) -> dict[str, float]:
         ({"metric": "auc"}, {"num_train_epochs": 1}, "no metric 'auc'"),
         ({"metric": ""}, {}, "metric must be the name"),
         ({"metric": "loss", "total_steps": "all"}, {}, "got 'all'"),
+        ({"metric": "loss", "total_steps": 2}, {}, "total_steps=2 is too small: .* step 3"),
         ({"metric": "loss", "trial": 7}, {}, "first argument is acetune's trial"),
         ({"metric": "loss"}, {"eval_strategy": "no"}, "eval_strategy='epoch'"),
         ({"metric": "loss"}, {"eval_delay": 9}, "without an evaluation"),

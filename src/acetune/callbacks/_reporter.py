@@ -37,7 +37,8 @@ class Reporter:
     metric:
         Name of the framework's metric that is the objective.
     total_steps:
-        The last step, where the framework's own number is not the right one.
+        The last step, where the framework does not know it, or knows that of one training of
+        several.
     """
 
     def __init__(self, trial: Any, metric: str, total_steps: int | None) -> None:
@@ -59,6 +60,8 @@ class Reporter:
                 "a second training reports to the same trial: say how many validations all of "
                 "them have together, as ReportCallback(..., total_steps=...)"
             )
+        if self._given is not None and expected is not None and expected > self._given:
+            raise self._too_small(expected)
         self._total = self._given if self._given is not None else expected
         self.trial.declare(self._total)
         self.trial.start_step()
@@ -85,8 +88,10 @@ class Reporter:
         checkpoint: Callable[[Path], object] | None = None,
     ) -> bool:
         """Report a validation. Whether training has to stop."""
-        # some frameworks train on a little after they were told to stop, and validate again
         over = self._total is not None and step > self._total
+        # some frameworks train on a little after they were told to stop, and validate again
+        if over and self._given is not None and not self.trial.should_stop:
+            raise self._too_small(step)
         if not self.trial.should_stop and not over:
             with same_randomness():
                 self.trial.report(
@@ -98,6 +103,12 @@ class Reporter:
                 )
             self.last_step = max(self.last_step, step)
         return bool(self.trial.should_stop)
+
+    def _too_small(self, step: int) -> ReportError:
+        return ReportError(
+            f"total_steps={self._given} is too small: training goes to step {step}; give "
+            f"ReportCallback(..., total_steps={step}) or more, or train for less"
+        )
 
 
 def alone_only(checkpoints: bool, ranks: int) -> None:

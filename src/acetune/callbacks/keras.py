@@ -19,6 +19,8 @@ except ImportError as error:
         ) from error
     raise MissingExtraError("Keras", "keras") from None
 
+from acetune.callbacks._plan import Planner, build
+
 __all__ = ["KerasCandidate", "ReportCallback"]
 
 
@@ -28,10 +30,11 @@ class KerasCandidate:
     The same object is what ``result.best.load()`` gives back of a kept checkpoint.
     """
 
-    def __init__(self, model: Any) -> None:
-        self._live = model
-        self._weights: list[Any] | None = None  # of a kept one
-        self._model: Any = None  # of a kept one, made when first asked for
+    def __init__(self, model: Any, planner: Planner | None = None) -> None:
+        self._model = model  # of a kept one None, until it is asked for
+        self._planner = planner or Planner()
+        self._plan: dict[str, Any] | None = None  # of a kept one
+        self._weights: list[Any] = []  # of a kept one
 
     @property
     def model(self) -> Any:
@@ -40,31 +43,31 @@ class KerasCandidate:
         While training goes on it is the very model that trains: do not change it. A kept one is
         made anew from its configuration and its weights, and is not compiled.
         """
-        if self._weights is None:
-            return self._live
         if self._model is None:
-            self._model = _build(_plan(self._live), self._weights)
+            assert self._plan is not None
+            self._model = build(self._plan, self._weights)
         return self._model
 
     @property
     def weights(self) -> list[Any]:
         """The weights as NumPy arrays, in the order of ``model.set_weights``."""
-        if self._weights is not None:
+        if self._plan is not None:
             return self._weights
-        return [weight.copy() for weight in self._live.get_weights()]
+        return [weight.copy() for weight in self._model.get_weights()]
 
     def keep(self) -> KerasCandidate:
         """The same with a copy of the weights: training goes on without changing it."""
-        kept = KerasCandidate(self._live)
+        kept = KerasCandidate(None, self._planner)
+        kept._plan = self._plan or self._planner.plan(self._model)
         kept._weights = self.weights
         return kept
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"plan": _plan(self._live), "weights": self.weights}
+        return {"plan": self._plan or self._planner.plan(self._model), "weights": self.weights}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._weights = state["weights"]
-        self._live = self._model = _build(state["plan"], state["weights"])
+        self._planner, self._plan, self._weights = Planner(), state["plan"], state["weights"]
+        self._model = build(self._plan, self._weights)
 
 
 class ReportCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras is not typed here
@@ -91,6 +94,10 @@ class ReportCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras i
         Save the model with each report, so that an attempt that fails is gone on with:
         ``keras.models.load_model(report.checkpoint)`` if that is not None, and
         ``fit(..., initial_epoch=report.initial_epoch)``.
+    custom_objects:
+        Your own functions and classes that the model is made of, by their names, as for Keras'
+        ``load_model``. Only those are needed that cannot be found on its layers: where a copy of
+        the model cannot be made, the first one to be kept is an error that says so.
     """
 
     def __init__(
@@ -100,8 +107,10 @@ class ReportCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras i
         *,
         total_steps: int | None = None,
         checkpoints: bool = False,
+        custom_objects: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        self._planner = Planner(custom_objects)
         self._reporter = Reporter(trial, metric, total_steps)
         self._checkpoints = checkpoints
         self._before: int | None = None  # steps of earlier calls of fit, known at its first epoch
@@ -144,7 +153,8 @@ class ReportCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras i
         value = self._reporter.value(logs)
         step = (self._before or 0) + epoch + 1
         writer = self._writer(step) if self._checkpoints else None
-        if self._reporter.report(step, value, KerasCandidate(self.model), writer):
+        candidate = KerasCandidate(self.model, self._planner)
+        if self._reporter.report(step, value, candidate, writer):
             self.model.stop_training = True
 
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
@@ -159,34 +169,3 @@ class ReportCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras i
 
     def _writer(self, epochs: int) -> Callable[[Path], object]:
         return lambda folder: self.model.save(folder / f"epoch-{epochs:05d}.keras")
-
-
-def _plan(model: Any) -> dict[str, Any]:
-    """What a model can be built from again, without its weights."""
-    if not model.built:
-        raise ReportError("the model has no weights yet: it cannot be kept")
-    return {
-        "class": type(model),
-        "config": model.get_config(),
-        "build": model.get_build_config(),
-        "custom": {kind.__name__: kind for kind in _own_layers(model)},
-    }
-
-
-def _own_layers(model: Any) -> set[type]:
-    """Classes of layers that Keras does not know by name."""
-    found: set[type] = set()
-    for layer in getattr(model, "layers", ()):
-        if not type(layer).__module__.startswith("keras."):
-            found.add(type(layer))
-        found |= _own_layers(layer)
-    return found
-
-
-def _build(plan: Mapping[str, Any], weights: list[Any]) -> Any:
-    with keras.saving.CustomObjectScope(plan["custom"]):
-        model = plan["class"].from_config(plan["config"])
-        if not model.built:
-            model.build_from_config(plan["build"])
-    model.set_weights(weights)
-    return model

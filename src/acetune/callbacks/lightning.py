@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,9 @@ class ReportCallback(Callback):  # type: ignore[misc]  # lightning is not typed 
     scores:
         What ``validation_step`` returns its predictions as, if it returns a dict: they are put
         together over the batches and are the ``scores`` of the candidate, so that a check need not
-        predict again. On several ranks they are those of rank 0's batches.
+        predict again. Of several validation loaders they are those of the first one, or of the one
+        that ``metric`` names with Lightning's ``"/dataloader_idx_1"`` at its end; on several ranks
+        those of rank 0's batches.
     total_steps:
         How many validations there are at most, where the trainer does not know, or where ``fit``
         is called more than once.
@@ -67,6 +70,8 @@ class ReportCallback(Callback):  # type: ignore[misc]  # lightning is not typed 
         super().__init__()
         self._reporter = Reporter(trial, metric, total_steps)
         self._scores, self._checkpoints = scores, checkpoints
+        named = re.search(r"/dataloader_idx_(\d+)$", metric)
+        self._loader = int(named[1]) if named else 0  # whose scores are noted
         self._validations = 0
         self._batches: list[Any] = []  # scores of the validation that runs
 
@@ -97,7 +102,7 @@ class ReportCallback(Callback):  # type: ignore[misc]  # lightning is not typed 
         dataloader_idx: int = 0,
     ) -> None:
         """Note what was predicted, if that is wanted."""
-        if self._scores is not None:
+        if self._scores is not None and dataloader_idx == self._loader:
             self._batches.append(self._scores_in(outputs))
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:

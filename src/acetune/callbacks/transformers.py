@@ -155,7 +155,11 @@ class ReportCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
         """What the trainer needs to go on, under the names that it looks for."""
 
         def write(folder: Path) -> None:
-            given["model"].save_pretrained(folder)
+            model = given["model"]
+            if hasattr(model, "save_pretrained"):
+                model.save_pretrained(folder)
+            else:  # a plain module, of which the trainer loads the state dict
+                torch.save(model.state_dict(), folder / "pytorch_model.bin")
             torch.save(given["optimizer"].state_dict(), folder / "optimizer.pt")
             torch.save(given["lr_scheduler"].state_dict(), folder / "scheduler.pt")
             state.save_to_json(str(folder / "trainer_state.json"))
