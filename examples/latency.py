@@ -1,3 +1,5 @@
+"""Ridge regression on random features that must answer for 64 rows within 0.25 ms."""
+
 import numpy as np
 
 import acetune

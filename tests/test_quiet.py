@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from acetune.core.errors import GoalError, StudyError
-from acetune.locks import lock_folder
-from acetune.quiet import Place, alone
+from acetune.locks import GivenUpError, lock_folder
+from acetune.quiet import Place, Wishes, alone, hardware_for, outside, waiting_until, wishes_of
 
 ALONE = SimpleNamespace(measured_alone=True)
 DEADLINE_S = 60.0
@@ -333,6 +333,82 @@ def test_a_crowd_on_three_devices_never_measures_in_company_and_always_ends(tmp_
                     assert apart, (on, other_on)
 
 
+# -- giving up, and stepping out -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("body", [TRAINS, MEASURES], ids=["trains", "measures"])
+def test_who_gives_up_holds_nothing(body: str) -> None:
+    with process(body):
+        asked = []
+
+        def give_up() -> bool:
+            asked.append(room())
+            return len(asked) == 3
+
+        with pytest.raises(GivenUpError), waiting_until(give_up), alone(ALONE):
+            raise AssertionError  # not alone
+        assert len(asked) == 3
+        assert locked("cpu.turnstile") == (body == MEASURES)
+    with waiting_until(lambda: True), alone(ALONE):  # nobody is there to wait for
+        assert room() == "one that measures"
+
+
+def test_a_check_on_a_gpu_gives_up_waiting_for_the_processor_too() -> None:
+    on_gpu = SimpleNamespace(measured_alone=True, device="cuda:1")
+    at_once = waiting_until(lambda: True)
+    with process(MEASURES), at_once, pytest.raises(GivenUpError), alone(on_gpu):
+        raise AssertionError
+    assert room("gpu-1") == room("cpu") == "nobody"
+
+
+def test_outside_its_room_a_trial_may_wait() -> None:
+    with outside():  # no trial at all
+        pass
+    place = trains()
+    with pytest.raises(ZeroDivisionError), outside():
+        assert room() == "nobody"
+        with alone(ALONE):
+            pass
+        assert room() == "nobody"
+        raise ZeroDivisionError
+    assert room() == "some that train"
+    place.leave()
+    with outside():
+        pass
+    assert room() == "nobody"  # it was not in the room before
+
+
+# -- checks that others make ---------------------------------------------------------------------
+
+
+def test_a_trial_makes_way_for_checks_that_others_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    wishes = wishes_of([len, ALONE, SimpleNamespace(measured_alone=True, device="cuda:1")])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4")  # what a worker sees
+    place = Place("cuda:0")
+    place.make_way(wishes)
+    assert room("cpu") == room("gpu-4") == room("gpu-6") == "some that train"
+    assert place.untold_hardware() is None  # nothing is measured on what this trial uses
+    place.expect([ALONE])
+    assert "cores" in (place.untold_hardware() or "")
+    place.expect([ALONE])
+    assert place.untold_hardware() is None
+
+
+def test_checks_that_want_nothing_touch_no_file() -> None:
+    assert wishes_of([len]) == Wishes() and hardware_for([len]) is None
+    Place().make_way(Wishes())
+    assert not lock_folder().exists()
+
+
+def test_what_others_set_aside_is_kept_off() -> None:
+    every = frozenset(os.sched_getaffinity(0))
+    check = SimpleNamespace(measured_alone=False, aside=every)
+    assert (hardware_for([check]) or "").partition("; set aside: core")[2]
+    with pytest.raises(GoalError, match="no other to train on; give fewer"):
+        Place().make_way(wishes_of([check]))
+
+
 # -- which device --------------------------------------------------------------------------------
 
 
@@ -398,3 +474,22 @@ def test_a_folder_that_cannot_be_written_to_is_an_error(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
     with pytest.raises(StudyError, match=r"cannot lock .*; set TMPDIR"):
         trains()
+
+
+def test_a_folder_of_somebody_else_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock_folder().mkdir()
+    mine = os.getuid()
+    folder = lock_folder()
+    monkeypatch.setattr("acetune.locks.lock_folder", lambda: folder)
+    monkeypatch.setattr(os, "getuid", lambda: mine + 1)
+    with pytest.raises(StudyError, match="belongs to another user; remove it, or set TMPDIR"):
+        trains()
+    assert not list(folder.iterdir())
+
+
+def test_a_folder_that_is_a_link_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    lock_folder().symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StudyError, match="is a link; remove it, or set TMPDIR"):
+        trains()
+    assert not list((tmp_path / "elsewhere").iterdir())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from acetune.coordinator import Coordinator
 from acetune.core.errors import GoalError, SearchError
 from acetune.core.goals import Constraint, FailedCheck, as_measurement
 from acetune.core.outcome import Outcome
+from acetune.locks import GivenUpError
+from acetune.quiet import alone, hardware_for, waiting_until
 from acetune.searchers import Searcher
 from acetune.space import Params, Space
 from acetune.study_trial import StudyTrial
@@ -28,16 +30,27 @@ class Director:
     ) -> None:
         self._coordinator, self._searcher = coordinator, searcher
         self._space, self._limits = space, limits
+        self._asked: tuple[int, Params] | None = None  # suggested, and not judged yet
 
-    def suggest(self) -> StudyTrial:
-        """The next trial; suggestions that break a limit are recorded and passed over."""
+    def suggest(self, give_up: Callable[[], bool] | None = None) -> StudyTrial | None:
+        """The next trial; suggestions that break a limit are recorded and passed over.
+
+        None if ``give_up`` has ended a wait to measure a limit alone: ask again later.
+        """
         for _ in range(_MAX_REJECTIONS):
-            number = self._coordinator.next_number()
-            params = self._space.complete(self._searcher.ask(number))
-            broken, violation = self._broken(params)
+            number, params = self._asked = self._asked or self._ask()
+            try:
+                with waiting_until(give_up):
+                    broken, violation = self._broken(params)
+            except GivenUpError:
+                return None
+            self._asked = None
             if not broken:
-                return self._coordinator.add_trial(params)
+                trial = self._coordinator.add_trial(params)
+                self._note_hardware(number)
+                return trial
             self._coordinator.reject(params, f"breaks {broken} before any training")
+            self._note_hardware(number)
             self._searcher.tell(number, Outcome(None, violation))
         raise SearchError(
             f"the last {_MAX_REJECTIONS} suggestions all broke a limit on the configuration "
@@ -61,12 +74,24 @@ class Director:
                 outcome = Outcome(None, self._broken(params)[1])
             self._searcher.add(number, params, outcome)
 
+    def _ask(self) -> tuple[int, Params]:
+        number = self._coordinator.next_number()
+        return number, self._space.complete(self._searcher.ask(number))
+
+    def _note_hardware(self, number: int) -> None:
+        """What the limits were measured on, where that matters: they are measured here."""
+        hardware = hardware_for(limit.check for limit in self._limits)
+        if hardware is not None:
+            self._coordinator.store.set_hardware(number, 1, hardware)
+
     def _broken(self, params: Params) -> tuple[str, float]:
         """The limits on the configuration that are broken, and by how much in all."""
         broken, violation = [], 0.0
         for limit in self._limits:
             assert limit.check is not None  # Constraint requires it
-            measured = as_measurement(limit.check(params), f"constraint {limit.name!r}")
+            with alone(limit.check):
+                found = limit.check(params)
+            measured = as_measurement(found, f"constraint {limit.name!r}")
             if isinstance(measured, FailedCheck):
                 raise GoalError(
                     f"{measured.error} for the configuration {params}; a limit on the "

@@ -6,8 +6,9 @@ import functools
 import os
 import platform
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,23 @@ def available_cores() -> int:
     """The cores this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def missing_cores(cores: Iterable[int]) -> list[int]:
+    """Those of some cores that this process could not use, even if it had not left them before."""
+    missing: list[int] = []
+
+    def try_them() -> None:
+        for core in sorted(cores):
+            try:
+                os.sched_setaffinity(0, {core})  # of this thread alone
+            except (OSError, OverflowError):
+                missing.append(core)
+
+    thread = threading.Thread(target=try_them)
+    thread.start()
+    thread.join()
+    return missing
 
 
 def describe_hardware() -> str:

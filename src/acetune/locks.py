@@ -6,8 +6,11 @@ import contextlib
 import fcntl
 import logging
 import os
+import stat
 import tempfile
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from acetune.core.errors import StudyError
@@ -15,7 +18,12 @@ from acetune.core.errors import StudyError
 logger = logging.getLogger("acetune")
 
 _PATIENCE_S = 60.0  # after which a wait is worth a word
+_POLL_S = 0.02  # by those who may give up; others wait in the kernel, and disturb nobody
 _descriptors: set[int] = set()  # of all locks that are open in this process
+
+
+class GivenUpError(Exception):
+    """A wait for a lock was given up: who waited has something else to do."""
 
 
 class DeviceLocks:
@@ -31,16 +39,19 @@ class DeviceLocks:
         self._turnstile = _Lock(f"{name}.turnstile")
         self._room = _Lock(f"{name}.room")
 
-    def enter(self) -> None:
-        """Into the room, with others."""
-        self._turnstile.take(fcntl.LOCK_SH)
+    def enter(self, give_up: Callable[[], bool] | None = None) -> None:
+        """Into the room, with others; :class:`GivenUpError` as soon as ``give_up`` says so."""
+        self._turnstile.take(fcntl.LOCK_SH, give_up)
         self._turnstile.give_back()
-        self._room.take(fcntl.LOCK_SH)
+        self._room.take(fcntl.LOCK_SH, give_up)
 
-    def empty(self) -> None:
-        """Into the room, when everybody has left; nobody comes in."""
-        self._turnstile.take(fcntl.LOCK_EX)
-        self._room.take(fcntl.LOCK_EX)
+    def empty(self, give_up: Callable[[], bool] | None = None) -> None:
+        """Into the room, when everybody has left; nobody comes in.
+
+        Whoever gives up has to ``leave``, for what is held by then.
+        """
+        self._turnstile.take(fcntl.LOCK_EX, give_up)
+        self._room.take(fcntl.LOCK_EX, give_up)
 
     def leave(self) -> None:
         """Out of the room."""
@@ -55,19 +66,31 @@ class _Lock:
         self._path = lock_folder() / "".join(c if c.isalnum() or c in ".-" else "_" for c in name)
         self._descriptor, self._owner = -1, 0
 
-    def take(self, how: int) -> None:
+    def take(self, how: int, give_up: Callable[[], bool] | None = None) -> None:
         if self._owner != os.getpid():
             self._open()
+        if self._take_if_free(how):
+            return
+        word = threading.Timer(_PATIENCE_S, self._say_waiting)
+        word.daemon = True
+        word.start()
+        try:
+            if give_up is None:
+                fcntl.flock(self._descriptor, how)
+                return
+            while not self._take_if_free(how):
+                if give_up():
+                    raise GivenUpError
+                time.sleep(_POLL_S)
+        finally:
+            word.cancel()
+
+    def _take_if_free(self, how: int) -> bool:
         try:
             fcntl.flock(self._descriptor, how | fcntl.LOCK_NB)
         except BlockingIOError:
-            word = threading.Timer(_PATIENCE_S, self._say_waiting)
-            word.daemon = True
-            word.start()
-            try:
-                fcntl.flock(self._descriptor, how)
-            finally:
-                word.cancel()
+            return False
+        return True
 
     def give_back(self) -> None:
         if self._owner == os.getpid():
@@ -76,6 +99,7 @@ class _Lock:
     def _open(self) -> None:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _require_own(self._path.parent)
             # not inherited by programs that are started
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             os.utime(self._descriptor)  # in use: not for those who tidy up there
@@ -105,6 +129,17 @@ class _Lock:
 def lock_folder() -> Path:
     """Where the locks of this machine are, for all processes of this user."""
     return Path(tempfile.gettempdir()) / f"acetune-locks-{os.getuid()}"
+
+
+def _require_own(folder: Path) -> None:
+    """Others could foresee the folder's name: what they have put there is not written to."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        what = "is a link" if stat.S_ISLNK(found.st_mode) else "belongs to another user"
+        raise StudyError(
+            f"cannot lock anything in {folder}: it {what}; remove it, or set TMPDIR to a folder of "
+            "your own, the same for all that train on this machine"
+        )
 
 
 def _close_in_child() -> None:

@@ -9,10 +9,10 @@ kernel frees what a process held that was killed.
 
 No two wait for each other: everybody takes locks in the same order (the processor before a GPU,
 the turnstile of a device before its room), and a trial that waits for a turnstile has left the
-rooms that come after it. Nor does a trial wait for an answer of its engine while it is in a room:
-that may be measuring itself, a limit on the configuration alone. A thread trains one trial at a
-time: a trial that begins or reports takes the place of the one that its thread trained before,
-however that one has ended.
+rooms that come after it. Nor does a trial wait for its engine while it is in a room: that may be
+measuring itself, a limit on the configuration alone. A thread trains one trial at a time: a trial
+that begins or reports takes the place of the one that its thread trained before, however that one
+has ended.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,10 +34,11 @@ CPU = "cpu"
 
 
 class _Here(threading.local):
-    """What this thread trains, and whether it measures alone just now."""
+    """What this thread trains, whether it measures alone just now, what ends its waits to do so."""
 
     place: weakref.ref[Place] | None = None
     alone: bool = False
+    give_up: Callable[[], bool] | None = None
 
 
 _here = _Here()
@@ -55,6 +57,35 @@ def measured_aside(check: object) -> bool:
     return isinstance(getattr(check, "aside", None), (frozenset, str))
 
 
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What is asked of trials by checks that somebody else makes: the driver, of configurations.
+
+    The checks themselves may not be fit to be sent to where trials are trained.
+    """
+
+    devices: frozenset[str] = frozenset()  # where they are measured alone
+    aside: frozenset[frozenset[int] | str] = frozenset()
+
+
+def wishes_of(checks: Iterable[Any]) -> Wishes:
+    """What checks that are made in this process ask of trials that are trained in others."""
+    devices: set[str] = set()
+    aside: set[frozenset[int] | str] = set()
+    for check in checks:
+        if measured_alone(check):
+            devices |= {CPU, *_devices_of(check, [])}
+        elif measured_aside(check):
+            aside.add(check.aside)
+    return Wishes(frozenset(devices), frozenset(aside))
+
+
+def hardware_for(checks: Iterable[Any]) -> str | None:
+    """What these checks are measured on in this process, in words; None where it is no matter."""
+    wishes = wishes_of(checks)
+    return _hardware_with(wishes.aside) if wishes.devices or wishes.aside else None
+
+
 class Place:
     """What a trial does so that others can measure alone: nothing, unless a check asks for it.
 
@@ -70,11 +101,12 @@ class Place:
         self._devices: list[DeviceLocks] = []
         self._inside = False
         self._aside: set[frozenset[int] | str] = set()
+        self._measured_on: set[str] = set()  # by checks of its own, or used meanwhile
         self._hardware_matters = False  # to a check that has come up
 
     def expect(self, checks: Iterable[Any]) -> None:
         """These checks may be made: from now on the trial is where they want it to be."""
-        devices = {device.name for device in self._devices}
+        devices: set[str] = set()
         for check in checks:
             if measured_alone(check):
                 devices |= {CPU, *self.own, *_devices_of(check, self.own)}
@@ -82,8 +114,22 @@ class Place:
                 self._aside.add(check.aside)
                 self._hardware_matters = True
                 _keep_off(check.aside)
-        if len(devices) > len(self._devices):
+        if not devices <= self._measured_on:
+            self._measured_on |= devices
             self._hardware_matters = True
+        self._be_on(devices)
+
+    def make_way(self, wishes: Wishes) -> None:
+        """Others make such checks: from now on the trial keeps out of their way."""
+        for aside in wishes.aside:
+            _keep_off(aside)
+        if wishes.devices:
+            self._be_on({CPU, *self.own, *wishes.devices})
+
+    def _be_on(self, devices: set[str]) -> None:
+        """Be in the rooms of these devices too."""
+        devices = devices | {device.name for device in self._devices}
+        if len(devices) > len(self._devices):
             self.leave()
             self._devices = [DeviceLocks(name) for name in sorted(devices, key=_order)]
             self.enter()
@@ -112,8 +158,7 @@ class Place:
         if not self._hardware_matters:
             return None
         self._hardware_matters = False
-        aside = "; ".join(f"set aside: {described(found)}" for found in self._aside)
-        return "; ".join(filter(None, [describe_hardware(), aside]))
+        return _hardware_with(self._aside)
 
     @property
     def inside(self) -> bool:
@@ -126,6 +171,34 @@ class Place:
 
     def __exit__(self, *_: object) -> None:
         self.leave()
+
+
+@contextlib.contextmanager
+def outside() -> Iterator[None]:
+    """Within this the trial that this thread trains is in no room, so that it may wait."""
+    place = None if _here.place is None else _here.place()
+    if place is None or not place.inside:
+        yield
+        return
+    place.leave()
+    try:
+        yield
+    finally:
+        place.enter()
+
+
+@contextlib.contextmanager
+def waiting_until(give_up: Callable[[], bool] | None) -> Iterator[None]:
+    """Within this, to wait for being alone ends with an error as soon as ``give_up`` says so.
+
+    The error is :class:`~acetune.locks.GivenUpError`. It is not the business of a check, which may
+    call for being alone itself, to know about that.
+    """
+    before, _here.give_up = _here.give_up, give_up
+    try:
+        yield
+    finally:
+        _here.give_up = before
 
 
 @contextlib.contextmanager
@@ -148,9 +221,9 @@ def alone(check: object) -> Iterator[None]:
     _here.alone = True
     try:
         if host is not None:
-            host.enter()
+            host.enter(_here.give_up)
         for device in devices:
-            device.empty()
+            device.empty(_here.give_up)
         yield
     finally:
         _here.alone = False
@@ -190,6 +263,10 @@ def described(aside: frozenset[int] | str) -> str:
     return f"core{'' if len(aside) == 1 else 's'} {', '.join(map(str, sorted(aside)))}"
 
 
+def _hardware_with(aside: Iterable[frozenset[int] | str]) -> str:
+    return "; ".join([describe_hardware(), *(f"set aside: {described(found)}" for found in aside)])
+
+
 def _aside_names(check: Any) -> list[str]:
     aside = check.aside
     if isinstance(aside, str):
@@ -215,7 +292,7 @@ def _keep_off(aside: frozenset[int] | str) -> None:
 
 
 def _forget_in_child() -> None:
-    _here.place, _here.alone = None, False
+    _here.place, _here.alone, _here.give_up = None, False, None
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

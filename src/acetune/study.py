@@ -31,6 +31,7 @@ from acetune.engines.sites import make_site
 from acetune.listener import Listeners, StudyCallback, StudyStatus
 from acetune.options import make_cluster, make_settings, require_options
 from acetune.policies import Policy, make_policy
+from acetune.quiet import wishes_of
 from acetune.result import StudyResult, read_result
 from acetune.searchers import Searcher, make_searcher
 from acetune.space import Dimension, Scalar, Space
@@ -159,7 +160,7 @@ def tune(
         policy=chosen,
         confirm_top=confirm_top,
     )
-    work = Work(train, goals, chosen, confirm)
+    work = Work(train, goals, chosen, confirm, wishes_of(limit.check for limit in on_config))
     code = pickle_work(work, None if cluster is None else cluster.reduce)
     with contextlib.ExitStack() as open_things:
         if cluster is not None:

@@ -22,7 +22,7 @@ from acetune.core.record import Progress
 from acetune.hardware import synchronised_clock
 from acetune.link import Link, Report
 from acetune.policies.base import Due, Policy, check_due, finish_due, passes_gate
-from acetune.quiet import Place
+from acetune.quiet import Place, Wishes
 from acetune.validation import (
     require_cost,
     require_step,
@@ -46,6 +46,7 @@ class TrialContext:
     progress: Progress = field(default_factory=Progress)  # where a resumed attempt stands
     device: str | None = None
     threads: int = 1
+    wishes: Wishes = field(default_factory=Wishes)  # of checks that its engine makes
 
 
 class Trial:
@@ -89,7 +90,8 @@ class Trial:
             c.name: c.check for c in self._goals.constraints if c.check is not None
         }
         self._place = Place(context.device)
-        self._place.expect(self._checks.values())  # may wait, which is no time of the trial's
+        self._place.make_way(context.wishes)  # may wait, which is no time of the trial's
+        self._place.expect(self._checks.values())
         self._created = self._clock()
         self._iteration_began: float | None = None
         self._snapshot_s = 0.0
@@ -281,19 +283,23 @@ class Trial:
             kept = self._has_best()
             due = finish_due(self._policy, progress, self._gate, best_kept=kept)
         if due is None or not due.open:
-            self._link.finish(None)
+            self._finish(None)
             return
         value = self._goals.objective.value(progress.last_loss)
         self.let_go()
         gate = self._link.fresh_gate(Report(progress.last_step, value, due.step))
         self._gate = min(self._gate, gate)
         if not passes_gate(self._policy, due.loss, gate):
-            self._link.finish(None)
+            self._finish(None)
             return
         model = self._best[1] if self._best and self._best[0] == due.step else self._model
         report = Report(progress.last_step, value)
         report = self._checked(report, due, self._checks, model, None)
-        self._link.finish(report._replace(snapshot_cost_s=self._snapshot_s))
+        self._finish(report._replace(snapshot_cost_s=self._snapshot_s))
+
+    def _finish(self, report: Report | None) -> None:
+        self.let_go()
+        self._link.finish(report)
 
     def _begin(self, total_steps: int | None) -> None:
         self._require_owner()

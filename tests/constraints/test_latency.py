@@ -29,8 +29,11 @@ from acetune.constraints.latency import LatencyCheck, LatencyProfile, measure_la
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.goals import FailedCheck, Goals, Objective
+from acetune.hardware import THREAD_VARIABLES as THREADS
 from acetune.link import Plan, Reply, Report
+from acetune.locks import lock_folder
 from acetune.quiet import Place, alone
+from acetune.replay.processes import run_jobs
 from acetune.trial import TrialContext
 
 CORES = sorted(os.sched_getaffinity(0))
@@ -61,6 +64,12 @@ def test_percentiles_are_those_of_the_calls_after_the_warm_up() -> None:
     assert made.calls == 102 and profile.repeats == 100
     assert f"{os.cpu_count()} cores" in profile.hardware
     assert "p95 95 ± " in str(profile) and profile.hardware in str(profile)
+
+
+def test_profiles_can_be_compared_and_kept_in_sets() -> None:
+    one, other = (LatencyProfile(np.array([1.0, 2.0]), "a machine") for _ in range(2))
+    assert one == one and one != other
+    assert len({one, other, one}) == 2
 
 
 def test_the_garbage_collector_rests_while_calls_are_timed() -> None:
@@ -225,7 +234,10 @@ def test_a_helper_that_dies_is_a_failed_check_and_is_started_anew(helper: Any) -
     assert isinstance(measured(lambda: None), Estimate)
     failed = measured(lambda: os.kill(os.getpid(), signal.SIGKILL))
     assert isinstance(failed, FailedCheck)
-    assert "ended with status -9; it is started anew at the next check" in failed.error
+    assert (
+        "which is set aside, ended with status -9; it is started anew at the next check"
+        in failed.error
+    )
     assert isinstance(measured(lambda: None), Estimate)
     process = helper.run(where, None)[0]
     failed = measured(lambda: 1 / 0)
@@ -239,9 +251,25 @@ def test_what_cannot_be_sent_is_an_error_before_anything_is_started() -> None:
         there.run(where, threading.Lock())
 
 
-def test_cores_that_do_not_exist_are_an_error() -> None:
-    with pytest.raises(MeasurementError, match="core 12345, which is set aside, ended with status"):
-        helper_on(frozenset([12345])).run(where, None)
+def test_cores_that_do_not_exist_are_named() -> None:
+    before = os.sched_getaffinity(0)
+    with pytest.raises(
+        MeasurementError, match=r"cores \[12345\] cannot be set aside: this machine"
+    ):
+        helper_on(frozenset([CORES[0], 12345])).run(where, None)
+    assert os.sched_getaffinity(0) == before
+
+
+def test_what_goes_wrong_there_is_told_with_the_place(helper: Any) -> None:
+    with pytest.raises(MeasurementError) as raised:
+        helper.run(lambda _: 1 / 0, None)
+    where = f"(on the process on core {CORES[-1]}, which is set aside)"
+    assert str(raised.value) == f"ZeroDivisionError: division by zero {where}"
+
+
+def test_processes_that_record_curves_have_the_threads_of_those_that_train() -> None:
+    ((_, found),) = run_jobs(lambda names: [os.environ[name] for name in names], [THREADS], 1, 3)
+    assert found == ["3"] * 5
 
 
 # -- measured again, and what is counted ---------------------------------------------------------
@@ -354,6 +382,55 @@ class Waiting:
         return Reply(decision, math.inf, -math.inf, stop=False, ended=report.step == 3)
 
 
+class Asked(Waiting):
+    """An engine that notes whether it could measure alone while the trial waits for its answer."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, bool]] = []
+
+    def note(self, question: str) -> None:
+        path = lock_folder() / "cpu.room"
+        self.found.append((question, not _waited_for(path, fcntl.LOCK_EX)))
+
+    def begin(self, total_steps: int | None, startup_s: float) -> Plan:
+        self.note("begin")
+        return Plan(None, math.inf, -math.inf)
+
+    def declare(self, total_steps: int) -> None:
+        self.note("declare")
+
+    def fresh_gate(self, report: Report) -> float:
+        self.note("fresh_gate")
+        return math.inf
+
+    def report(self, report: Report) -> Reply:
+        self.note("report")
+        decision = Decision(Action.CONTINUE, "", step=report.step)
+        return Reply(decision, math.inf, -math.inf, stop=False, ended=False)
+
+    def finish(self, report: Report | None) -> None:
+        self.note("finish" if report is None else "finish with a check")
+
+
+@pytest.mark.parametrize("loss", [1.0, math.nan])
+def test_a_trial_waits_for_no_answer_while_it_is_in_a_room(
+    loss: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    link = Asked()
+    check = Noisy(Made([1.0]), 1.0, 1.0)
+    goals = Goals(Objective("loss"), (Constraint("ms", upper=2, check=check),))
+    context = TrialContext(1, 1, {}, goals, acetune.ACE(interval="end"), tmp_path)
+    with Trial(context, link) as trial:  # type: ignore[arg-type]
+        trial.declare(9)
+        trial.declare(10)
+        trial.report(loss, model=None)  # has converged
+        assert _waited_for(lock_folder() / "cpu.room", fcntl.LOCK_EX)
+    asked = ["begin", "declare", "report"]
+    asked += ["finish"] if math.isnan(loss) else ["fresh_gate", "finish with a check"]
+    assert link.found == [(question, True) for question in asked]
+
+
 @pytest.mark.parametrize("steps", [True, False])
 def test_waiting_for_others_is_no_training(
     steps: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -376,10 +453,10 @@ def test_waiting_for_others_is_no_training(
     assert [report.primary_cost_s for report in link.reports] == [1.0, 1.0, 1.0]
 
 
-def _waited_for(path: Path) -> bool:
+def _waited_for(path: Path, how: int = fcntl.LOCK_SH) -> bool:
     with path.open() as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(file, how | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
     return False

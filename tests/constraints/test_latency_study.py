@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
+import math
+import multiprocessing
 import os
+import signal
 import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +25,20 @@ import acetune.optuna
 from acetune import Constraint, Trial
 from acetune.cli import app
 from acetune.constraints.latency import LatencyCheck, measure_latency
+from acetune.engines.messages import Saved, receive
+from acetune.engines.pipe_link import PipeLink
+from acetune.hardware import describe_hardware
+from acetune.quiet import Place, alone, waiting_until
+from acetune.replay.training import train_curve
 from acetune.study_file import CodeChangedWarning
+from acetune.tasks.base import Task
 from engines.helpers import (
     append_line,
+    output_of,
     read_lines,
     report_rows,
     rows,
+    script,
     states,
     trial_rows,
     tune,
@@ -268,6 +281,237 @@ def test_a_limit_on_the_configuration_is_measured_alone_by_the_driver(
     assert states(study) == ["finished"] * 8
     measured, met = meetings(log)
     assert measured >= 8 * 11 + 8 * STEPS * 11 and met == 0
+
+
+def on_configuration(log: Path) -> Constraint:
+    check = LatencyCheck(lambda params: measuring(str(log)), percentile=50, warmup=1, repeats=10)
+    return Constraint("build_ms", upper=1000, check=check, on="config")
+
+
+def test_a_limit_on_the_configuration_alone_is_measured_alone_too(
+    study: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+
+    def train(trial: Trial) -> None:
+        for _ in trial.steps(STEPS):
+            timed(log, "step", 0.01)
+            trial.report(1.0)
+
+    tune(train, study, xs=range(8), workers=2, constraints=[on_configuration(log)])
+    assert states(study) == ["finished"] * 8
+    measured, met = meetings(log)
+    assert measured == 8 * 11 and met == 0
+    found = rows(study, "SELECT * FROM hardware")
+    assert [(row["trial"], row["attempt"]) for row in found] == [(n, 1) for n in range(1, 9)]
+    assert {row["description"] for row in found} == {describe_hardware()}  # of this process
+
+
+def test_a_check_of_ones_own_on_the_configuration_is_made_alone(
+    study: Path, tmp_path: Path
+) -> None:
+    seen = []
+
+    def check(params: dict[str, Any]) -> float:
+        seen.append(_waited_for(tmp_path))
+        return params["x"]
+
+    check.measured_alone = True  # type: ignore[attr-defined]
+    tune(
+        lambda trial: trial.report(1.0),
+        study,
+        xs=(2.0, 0.0),
+        constraints=[Constraint("own", upper=1, check=check, on="config")],
+        max_trials=1,
+    )
+    assert seen == [True, True]
+    assert states(study) == ["rejected", "finished"]
+    assert len(rows(study, "SELECT * FROM hardware")) == 2
+
+
+def _waited_for(tmp_path: Path) -> bool:
+    """Whether a trial would have to wait now."""
+    turnstile = tmp_path / f"acetune-locks-{os.getuid()}" / "cpu.turnstile"
+    if not turnstile.exists():
+        return False
+    with turnstile.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def test_trials_that_end_early_and_a_driver_that_measures_do_not_wait_for_each_other(
+    study: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+
+    def train(trial: Trial) -> None:
+        for step in trial.steps(20):
+            timed(log, "step", 0.01 if trial.number % 2 else 0.025)
+            trial.report(1.0 / step, model=str(log))
+            if step == 3:
+                timed(log, "step", 0.1)  # a little more, while the driver may begin to measure
+                break
+
+    tune(
+        train,
+        study,
+        xs=range(12),
+        workers=2,
+        constraints=[limit(latency()), on_configuration(log)],
+    )
+    assert states(study) == ["finished"] * 12
+    assert meetings(log)[1] == 0
+
+
+HANGS = """
+import pathlib, sys
+sys.path.insert(0, sys.argv[1])
+from constraints.test_latency_study import hanging
+from engines.helpers import tune
+
+train, limits = hanging(pathlib.Path(sys.argv[2]))
+tune(
+    train, sys.argv[3], xs=range(3), workers=2, constraints=limits, stop_grace_s=0.5
+)
+"""
+
+
+def hanging(folder: Path) -> tuple[Callable[[Trial], None], list[Constraint]]:
+    """The first of three trials trains for ever, so that the driver waits to measure alone."""
+    trains = folder / "trains"
+
+    def train(trial: Trial) -> None:
+        for _ in trial.steps(1_000_000):
+            # one that is no number is not worth a check: the other trials never measure
+            trial.report(1.0 if trial.number == 1 else math.nan, model=trial.number)
+            if trial.number == 1:
+                trains.touch()
+                time.sleep(600)
+            if trains.exists():
+                return
+
+    check = LatencyCheck(lambda _: None, percentile=50, warmup=0, repeats=5)
+    # what is built first is not timed, so the limit is a function that measures
+    return train, [
+        limit(check),
+        Constraint("build_ms", upper=1000, check=lambda params: check(params), on="config"),
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_driver_that_waits_to_measure_alone_can_be_interrupted(
+    study: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    def driver_waits() -> bool:
+        for _ in range(30):  # and not one of the trials, for a moment
+            time.sleep(0.01)
+            if not _waited_for(tmp_path):
+                return False
+        return True
+
+    arguments = Path(__file__).parents[1], tmp_path, study
+    with script(tmp_path / "driver.py", HANGS, *arguments) as driver:
+        wait_for(lambda: (tmp_path / "trains").exists(), "training")
+        wait_for(driver_waits, "the driver")
+        os.killpg(driver.pid, number)
+        output_of(driver)
+    assert states(study)[0] == "interrupted" and len(states(study)) < 3
+
+
+@pytest.mark.parametrize(
+    ("options", "ended"),
+    [
+        ({"report_timeout_s": 2.0}, ["failed", "finished", "finished"]),
+        ({"time_budget_s": 5.0, "stop_grace_s": 0.2}, ["interrupted"]),
+    ],
+    ids=["deadline", "budget"],
+)
+def test_a_driver_that_waits_to_measure_alone_looks_at_the_clock(
+    options: dict[str, Any],
+    ended: list[str],
+    study: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("acetune.engines.driver._PATIENCE_S", 600.0)
+    train, limits = hanging(tmp_path)
+    tune(train, study, xs=range(3), workers=2, constraints=limits, **options)
+    assert states(study)[: len(ended)] == ended
+
+
+def test_a_driver_that_waits_to_measure_alone_hears_of_checks_that_may_hang(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acetune.engines.driver._PATIENCE_S", 0.2)
+    train, limits = hanging(tmp_path)
+
+    def until_it_waits(model: int) -> float:
+        if model == 1:
+            (tmp_path / "trains").touch()
+            wait_for(lambda: _waited_for(tmp_path), "the driver")
+        return 0.0
+
+    def hang(model: int) -> float:
+        time.sleep(600)
+        return 0.0
+
+    before = Constraint("before", upper=1, check=until_it_waits)
+    slow = Constraint("slow", upper=1, check=hang, timeout_s=1.0)
+    tune(
+        train,
+        study,
+        xs=range(3),
+        workers=2,
+        constraints=[before, slow, *limits],
+        policy=acetune.ACE(interval=1, truncation=0.0),
+    )
+    assert states(study) == ["failed", "finished", "finished"]
+
+
+def test_models_on_their_way_to_the_driver_keep_nobody_waiting(tmp_path: Path) -> None:
+    ours, theirs = multiprocessing.Pipe()
+    check = latency()
+    model = os.urandom(5_000_000)  # more than the pipe holds
+
+    def keep() -> None:
+        place = Place()
+        place.expect([check])
+        PipeLink(theirs, tmp_path, tmp_path, sees_files=False).keep_model(1, model)
+        place.leave()
+
+    with ours, theirs:
+        worker = threading.Thread(target=keep)
+        worker.start()
+        assert ours.poll(60)
+        end = time.monotonic() + 60
+        with waiting_until(lambda: time.monotonic() > end), alone(check):
+            pass  # nothing was received so far
+        while not isinstance(receive(ours), Saved):
+            pass
+        worker.join(60)
+
+
+def test_a_curve_that_fails_keeps_nobody_waiting(tmp_path: Path) -> None:
+    def train(trial: Trial) -> None:
+        for step in trial.steps(3):
+            if step == 2:
+                raise ValueError("bad luck")
+            trial.report(1.0, model=str(tmp_path / "log"))
+
+    task = Task("t", train, {}, "loss", "min", (limit(latency()),))
+    with pytest.raises(ValueError, match="bad luck") as raised:
+        train_curve(task, {})
+    with ThreadPoolExecutor() as pool:
+        pool.submit(alone_at_once, latency()).result()
+    assert raised.tb is not None  # it holds the trial
+
+
+def alone_at_once(check: Any) -> None:
+    with waiting_until(lambda: True), alone(check):
+        pass
 
 
 def test_a_check_that_hangs_alone_is_ended_and_others_go_on(study: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import cloudpickle
 
 from acetune.core.errors import AcetuneError
-from acetune.hardware import THREAD_VARIABLES
+from acetune.hardware import THREAD_VARIABLES, missing_cores
 from acetune.quiet import described
 
 # the cores are taken before anything is imported that counts them
@@ -59,7 +59,7 @@ class Helper:
             self._pipe.send_bytes(task)
             done, answer = pickle.loads(self._pipe.recv_bytes())
         except (EOFError, OSError):
-            raise MeasurementError(f"{self.name} {self._bury()}") from None
+            raise MeasurementError(f"{self.name}, {self._bury()}") from None
         except BaseException:  # its answer would be taken for that of the next task
             self._bury()
             raise
@@ -70,7 +70,7 @@ class Helper:
     @property
     def name(self) -> str:
         """What it is, for people."""
-        return f"the process on {described(self._aside)}, which is set aside,"
+        return f"the process on {described(self._aside)}, which is set aside"
 
     def close(self) -> None:
         """End it."""
@@ -84,6 +84,12 @@ class Helper:
         else:
             env |= dict.fromkeys(THREAD_VARIABLES, str(len(self._aside)))
             cores = ",".join(map(str, sorted(self._aside)))
+            missing = missing_cores(self._aside)
+            if missing:
+                raise MeasurementError(
+                    f"cores {missing} cannot be set aside: this machine has no such cores, or this "
+                    f"process may not use them; it has {sorted(os.sched_getaffinity(0))} now"
+                )
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(

@@ -23,7 +23,7 @@ from acetune.quiet import alone
 __all__ = ["LatencyCheck", "LatencyProfile", "measure_latency"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays do not compare as one
 class LatencyProfile:
     """How long a call took, many times over, in milliseconds.
 

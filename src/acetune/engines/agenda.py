@@ -22,7 +22,8 @@ class Agenda:
     coordinator:
         Decides and remembers.
     suggest:
-        Gives the next new trial, already recorded.
+        Gives the next new trial, already recorded; None if it was called away while it waited to
+        measure something alone.
     told:
         Called with the number of a trial that has ended for good.
     settings, listeners:
@@ -32,7 +33,7 @@ class Agenda:
     def __init__(
         self,
         coordinator: Coordinator,
-        suggest: Callable[[], StudyTrial],
+        suggest: Callable[[Callable[[], bool]], StudyTrial | None],
         told: Callable[[int], None],
         settings: Settings,
         listeners: Listeners,
@@ -53,11 +54,11 @@ class Agenda:
             return None
         return len(self._again) + max(0, limit - len(self._coordinator.trials))
 
-    def next(self) -> StudyTrial:
-        """The trial to start now. To be called in a transaction."""
+    def next(self, called_away: Callable[[], bool]) -> StudyTrial | None:
+        """The trial to start now; None: not now. To be called in a transaction."""
         if self._again:
             return self._coordinator.add_attempt(self._again.popleft())
-        return self._suggest()
+        return self._suggest(called_away)
 
     def release(self, slot: Slot) -> None:
         """The slot's trial is over: tell who wants to know, and free the slot."""

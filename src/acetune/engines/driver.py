@@ -30,6 +30,7 @@ from acetune.store import INTERRUPTED
 from acetune.study_trial import StudyTrial
 
 _TICK_S = 0.25
+_PATIENCE_S = 5.0  # of a wait to measure a limit on the configuration alone, the first time
 
 
 @dataclass(slots=True)
@@ -71,6 +72,7 @@ class Engine:
         self._interrupts = Interrupts()
         self._closing: _Closing | None = None
         self._evaluation: Evaluation | None = None
+        self._patience_s = _PATIENCE_S
         coordinator.stopper.on_repeat = self._notices.say
 
     # -- the study -------------------------------------------------------------------------------
@@ -172,19 +174,38 @@ class Engine:
                     self._pool.start(slot)
             elif slot.idle and (count is None or count > 0):
                 self._parcels.drop(slot.index)
-                if self._evaluation is None:
-                    self._assign_trial(slot)
-                else:
+                if self._evaluation is not None:
                     self._evaluation.assign(slot)
+                elif not self._assign_trial(slot):
+                    break
 
-    def _assign_trial(self, slot: Slot) -> None:
+    def _assign_trial(self, slot: Slot) -> bool:
+        """Start the next trial; False: it is not known yet, and there are other things to do."""
+        give_up_at = time.monotonic() + self._patience_s
         with self._store.transaction():
-            trial = self._agenda.next()
+            trial = self._agenda.next(lambda: self._called_away(give_up_at))
+        if trial is None:
+            self._patience_s *= 2  # a step may take any time, and those who wait keep others out
+            return False
+        self._patience_s = _PATIENCE_S
         slot.trial, slot.last_heard = trial, time.monotonic()
         checkpoint = None if trial.checkpoint is None else str(trial.checkpoint.resolve())
         progress = self._coordinator.progress(trial)
         slot.send(m.Start(trial.number, trial.attempt, trial.params, checkpoint, progress))
         self._listeners.call("on_trial_start", trial.number, trial.attempt, trial.params)
+        return True
+
+    def _called_away(self, give_up_at: float) -> bool:
+        """Whether something is more urgent than to wait until nobody trains.
+
+        After a while that is what workers have said meanwhile: that a check begins, which may hang.
+        """
+        return (
+            self.interrupted
+            or self._budget_spent()
+            or time.monotonic() > give_up_at
+            or any(self._guard.overdue(slot) for slot in self._pool.slots if slot.worker)
+        )
 
     def _listen(self) -> None:
         """Take what workers say; all answers go out after one commit."""

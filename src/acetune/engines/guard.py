@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from acetune.coordinator import Coordinator
 from acetune.core.goals import FailedCheck
@@ -46,21 +46,33 @@ class Guard:
                 self._agenda.release(slot)
         slot.evaluating = slot.check_deadline = None
 
-    def enforce_deadlines(self, slot: Slot) -> None:
-        """End the slot's worker if what it does takes too long."""
+    def overdue(self, slot: Slot) -> Literal["check", "stop", "report"] | None:
+        """What the slot's worker takes too long for, as far as was heard of it."""
         now, silence = time.monotonic(), self._settings.report_timeout_s
         if slot.check_deadline is not None and now > slot.check_deadline:
+            return "check"
+        if slot.trial is None:
+            return None
+        if slot.told_to_stop is not None:
+            return "stop" if now > slot.told_to_stop + self._settings.stop_grace_s else None
+        return "report" if silence is not None and now > slot.last_heard + silence else None
+
+    def enforce_deadlines(self, slot: Slot) -> None:
+        """End the slot's worker if what it does takes too long."""
+        overdue = self.overdue(slot)
+        if overdue == "check":
             self._end_check(slot)
-        elif slot.told_to_stop is not None:
-            if slot.trial and now > slot.told_to_stop + self._settings.stop_grace_s:
-                text = (
-                    f"trial {slot.trial.number} did not end within "
-                    f"{self._settings.stop_grace_s:g} s of being stopped, so its worker was "
-                    "ended; leave the loop when trial.should_stop is true"
-                )
-                self._notices.say(text)
-                self.cut_off(slot, text)
-        elif silence is not None and slot.trial and now > slot.last_heard + silence:
+        elif overdue == "stop":
+            assert slot.trial is not None
+            text = (
+                f"trial {slot.trial.number} did not end within "
+                f"{self._settings.stop_grace_s:g} s of being stopped, so its worker was "
+                "ended; leave the loop when trial.should_stop is true"
+            )
+            self._notices.say(text)
+            self.cut_off(slot, text)
+        elif overdue == "report":
+            silence = self._settings.report_timeout_s
             self._pool.kill(slot)
             with self._coordinator.store.transaction():
                 self._lost(slot, f"no report for {silence:g} s (report_timeout_s)")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from acetune.core.decision import Action, Decision
 from acetune.core.record import Progress
 from acetune.link import Reply, Report
+from acetune.quiet import Wishes
 
 # -- from the driver ------------------------------------------------------------------------------
 
@@ -30,6 +31,7 @@ class Work(NamedTuple):
     goals: Any
     policy: Any
     confirm: Any
+    wishes: Wishes = Wishes()  # of the checks that the driver makes, of configurations
 
 
 class Start(NamedTuple):

@@ -97,6 +97,7 @@ class Worker:
             progress=start.progress,
             device=self._setup.device,
             threads=self._setup.threads,
+            wishes=self._work.wishes,
         )
         trial = Trial(context, link)
         try:
@@ -128,9 +129,10 @@ class Worker:
         link = PipeLink(self._pipe, self._files, self._files, self._setup.sees_files)
         place = Place(self._setup.device)
         try:
-            place.expect(constraint.check for constraint in self._work.goals.constraints)
-            with place, self._at_hand(task.path, link) as folder:
+            with self._at_hand(task.path, link) as folder, place:
                 assert folder is not None
+                place.make_way(self._work.wishes)
+                place.expect(constraint.check for constraint in self._work.goals.constraints)
                 return self._evaluate_model(load_model(folder), task.confirm)
         except Exception as error:
             return Evaluated({}, {}, f"{type(error).__name__}: {error}")

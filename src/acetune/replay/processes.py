@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import cloudpickle
 
 from acetune.core.errors import GoalError, TrainingCodeError
+from acetune.hardware import THREAD_VARIABLES
 
 _CODE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
@@ -29,7 +30,6 @@ _CODE = (
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 _PARENT_POLL_S = 0.5
 _LOOK_S = 1.0  # so often processes are looked at, should their pipes say nothing
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class Lost(NamedTuple):
@@ -43,7 +43,7 @@ class _Worker:
 
     def __init__(self, function: bytes, threads: int) -> None:
         ours, theirs = socket.socketpair()
-        environment = {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
+        environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _CODE, str(theirs.fileno()), json.dumps(_module_path())],

@@ -42,9 +42,12 @@ def train_curve(
             number, 1, params, goals, _EVERYTHING, Path(folder), device=None, threads=threads
         )
         trial = Trial(context, link)
-        with contextlib.suppress(TrialStopped):  # its curve was cut, and it went on
-            task.train(trial)
-        trial.close()
+        try:
+            with contextlib.suppress(TrialStopped):  # its curve was cut, and it went on
+                task.train(trial)
+            trial.close()
+        finally:
+            trial.let_go()
     return link.curve(params)
 
 
