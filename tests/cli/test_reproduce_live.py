@@ -341,8 +341,9 @@ def test_it_goes_on_with_what_is_missing_and_begins_a_half_run_study_anew(
 
 
 def test_other_conditions_are_refused(finished: Path, acetune: Command, tmp_path: Path) -> None:
-    assert f"--budget-s {budget_of(finished)}, and not 4.0" in acetune.refuses(
-        *arguments(finished, budget_s=4)
+    other = budget_of(finished) + 1
+    assert f"--budget-s {budget_of(finished)}, and not {other}" in acetune.refuses(
+        *arguments(finished, budget_s=other)
     )
     more = {"seeds": "20,22"}
     said = acetune.refuses(*arguments(finished, **more, workers=2))
