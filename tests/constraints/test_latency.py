@@ -149,6 +149,11 @@ def test_equal_times_have_no_error() -> None:
 # -- the check -----------------------------------------------------------------------------------
 
 
+def test_a_share_is_not_taken_for_a_percentile() -> None:
+    with pytest.raises(GoalError, match=r"got 0\.95; for 95% give 95"):
+        LatencyCheck(len, percentile=0.95)
+
+
 def test_the_check_is_the_percentile_that_was_asked_for() -> None:
     made = Made(np.arange(1, 51) / 1000)
     check = LatencyCheck(

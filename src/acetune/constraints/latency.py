@@ -173,6 +173,11 @@ class LatencyCheck:
             raise GoalError(f"percentile must be a number, got {percentile!r}")
         if not 0 < percentile < 100:
             raise GoalError(f"percentile must lie between 0 and 100, got {percentile!r}")
+        if percentile < 1:  # a share: it would measure about the fastest call
+            raise GoalError(
+                f"percentile is of a hundred, got {percentile!r}; for {percentile:.0%} give "
+                f"{100 * percentile:g}"
+            )
         _require_calls(warmup, repeats)
         least = math.ceil(100 / (100 - percentile) - 1e-9)
         if repeats < least:
