@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from acetune.callbacks._reporter import Reporter, alone_only
 from acetune.core.errors import MissingExtraError, ReportError
@@ -96,7 +96,7 @@ class ReportCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
             self._scores = predicted.predictions
             return compute_metrics(predicted)
 
-        return watched  # type: ignore[return-value]
+        return cast(_Metrics, watched)
 
     # -- what the trainer calls ------------------------------------------------------------------
 

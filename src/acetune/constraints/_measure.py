@@ -59,6 +59,9 @@ class Options(NamedTuple):
         return self
 
 
+_DEFAULTS = Options()
+
+
 class Measure:
     """One metric on given rows, to be asked for many predictions.
 
@@ -73,7 +76,7 @@ class Measure:
         y_true: Any,
         sensitive_features: Any,
         sample_weight: Any = None,
-        options: Options = Options(),  # noqa: B008 - it cannot be changed
+        options: Options = _DEFAULTS,
     ) -> None:
         self._metric, self._options = METRICS[name], options.checked()
         groups = encode_groups(sensitive_features)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -129,17 +130,15 @@ def _batches(rows: list[list[int]], batch_tokens: int) -> Iterator[list[list[int
         start += count
 
 
-class evaluating:  # noqa: N801 - reads as a verb: with evaluating(network)
+@contextlib.contextmanager
+def evaluating(network: Any) -> Iterator[None]:
     """A network in evaluation mode, and back to how it was."""
-
-    def __init__(self, network: Any) -> None:
-        self._network, self._was_training = network, network.training
-
-    def __enter__(self) -> None:
-        self._network.eval()
-
-    def __exit__(self, *_: object) -> None:
-        self._network.train(self._was_training)
+    was_training = network.training
+    network.eval()
+    try:
+        yield
+    finally:
+        network.train(was_training)
 
 
 def require_torch() -> Any:
