@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from acetune import drawing
 from acetune.core.cost import best_interval, interval_threshold
 from acetune.core.cost import expected_cost as cost
 from acetune.core.errors import AcetuneError, GoalError, MissingExtraError
+from acetune.drawing.palette import COLOURS
 from acetune.replay import figures
 from acetune.replay.figures.dots import mean_interval
 from acetune.replay.figures.expected_cost import HORIZONS, RATIOS, switch_length
 from acetune.replay.figures.over_time import value_range
-from acetune.replay.figures.style import COLOURS, cell_titles, looks, spread_apart
+from acetune.replay.figures.style import cell_titles, looks, spread_apart
 from acetune.replay.progress import Progress
 from acetune.replay.runs import Cell, Incumbent, Run, summarise
 from acetune.replay.statistics import Interval, Ranks, rank_policies
@@ -400,13 +402,13 @@ def every_kind() -> dict[str, Any]:
 
 def test_html_stands_alone_and_is_the_same_each_time(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ranks.html"
-    figures.write_figure(figures.critical_difference(RANKS), path)
+    drawing.write_figure(figures.critical_difference(RANKS), path)
     text = path.read_text(encoding="utf-8")
     assert "Average ranks of the policies" in text
     assert len(text) > 1_000_000  # plotly.js is in it
     assert not re.search(r"<script[^>]*\bsrc\s*=", text)
     assert not re.search(r"<link[^>]*\bhref\s*=", text)
-    figures.write_figure(figures.critical_difference(RANKS), path)
+    drawing.write_figure(figures.critical_difference(RANKS), path)
     assert path.read_text(encoding="utf-8") == text
 
 
@@ -414,7 +416,7 @@ def test_html_stands_alone_and_is_the_same_each_time(tmp_path: Path) -> None:
 def test_a_suffix_that_is_unknown_writes_nothing(name: str, tmp_path: Path) -> None:
     figure = figures.critical_difference(RANKS)
     with pytest.raises(GoalError, match=r"must end in one of \.html, \.png, \.svg, \.pdf"):
-        figures.write_figures({tmp_path / "good.html": figure, tmp_path / name: figure})
+        drawing.write_figures({tmp_path / "good.html": figure, tmp_path / name: figure})
     assert not list(tmp_path.iterdir())
 
 
@@ -423,7 +425,7 @@ def test_without_kaleido_the_error_names_the_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "kaleido", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'acetune\[png\]'"):
-        figures.write_figure(figures.critical_difference(RANKS), tmp_path / "ranks.png")
+        drawing.write_figure(figures.critical_difference(RANKS), tmp_path / "ranks.png")
     assert not list(tmp_path.iterdir())
 
 
@@ -434,7 +436,7 @@ def test_without_a_browser_the_error_says_what_to_install(
     chromium = pytest.importorskip("choreographer.browsers.chromium").Chromium
     monkeypatch.setattr(chromium, "find_browser", lambda **_: None)
     with pytest.raises(AcetuneError, match=r"apt install chromium.*kaleido_get_chrome.*html"):
-        figures.write_figure(figures.critical_difference(RANKS), tmp_path / "ranks.png")
+        drawing.write_figure(figures.critical_difference(RANKS), tmp_path / "ranks.png")
     assert not list(tmp_path.iterdir())
 
 
@@ -446,7 +448,7 @@ def test_images_of_every_kind_with_one_browser(tmp_path: Path) -> None:
     kinds = every_kind()
     wanted: dict[Path | str, Any] = {tmp_path / f"{n}.png": f for n, f in kinds.items()}
     wanted |= {tmp_path / "ranks.svg": kinds["ranks"], tmp_path / "ranks.PDF": kinds["ranks"]}
-    figures.write_figures(wanted)
+    drawing.write_figures(wanted)
     for name, figure in kinds.items():
         image = (tmp_path / f"{name}.png").read_bytes()
         assert image[:8] == b"\x89PNG\r\n\x1a\n"

@@ -16,12 +16,12 @@ from acetune.cli.progress import progress_bar
 from acetune.cli.replay_table import cell_table
 from acetune.core.errors import AcetuneError, GoalError
 from acetune.core.goals import Constraint
+from acetune.drawing import IMAGES, write_figures
 from acetune.engines.local import available_cores
 from acetune.policies import POLICY_NAMES
 from acetune.replay.compare import Setting, compare
 from acetune.replay.curves import CurveTable
-from acetune.replay.figures import critical_difference, dots, over_time, write_figures
-from acetune.replay.figures.writing import IMAGES
+from acetune.replay.figures import critical_difference, dots, over_time
 from acetune.replay.limits import parse_limit
 from acetune.replay.runs import Cell, Run, summarise
 from acetune.replay.statistics import paired_signs, rank_policies

@@ -26,10 +26,10 @@ from acetune.cli.reproduce_live import (
     reproduce_live,
 )
 from acetune.core.errors import GoalError, TableError
+from acetune.drawing import write_figures
 from acetune.engines.local import available_cores
 from acetune.hardware import describe_hardware
 from acetune.replay.curves import CurveTable
-from acetune.replay.figures import write_figures
 from acetune.replay.table import read_table
 from acetune.reproduce import ablations, case_study, fairness, robustness
 from acetune.reproduce.measuring import Case, Measured, Plan, jobs_of, measure, to_json

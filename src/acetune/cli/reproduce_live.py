@@ -14,8 +14,8 @@ import typer
 
 from acetune.cli.progress import progress_bar
 from acetune.core.errors import GoalError
+from acetune.drawing import write_figures
 from acetune.replay.curves import CurveTable
-from acetune.replay.figures import write_figures
 from acetune.reproduce.live import run_pending
 from acetune.reproduce.live_page import live_json, live_report
 from acetune.reproduce.live_plan import LiveCase, LivePlan

@@ -1,4 +1,4 @@
-"""Pictures of comparisons, as Plotly figures: a kind a file, and how they come to disk."""
+"""Pictures of comparisons, as Plotly figures: a kind a file."""
 
 from acetune.replay.figures.case_study import TrialCurve, case_study
 from acetune.replay.figures.dots import dots
@@ -7,7 +7,6 @@ from acetune.replay.figures.over_time import over_time
 from acetune.replay.figures.rank_axis import critical_difference
 from acetune.replay.figures.success import success_rates
 from acetune.replay.figures.truncation import truncation_curve
-from acetune.replay.figures.writing import write_figure, write_figures
 
 __all__ = [
     "TrialCurve",
@@ -18,6 +17,4 @@ __all__ = [
     "over_time",
     "success_rates",
     "truncation_curve",
-    "write_figure",
-    "write_figures",
 ]

@@ -12,8 +12,9 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from acetune.core.errors import GoalError
+from acetune.drawing.palette import COLOURS, TEXT
 from acetune.replay.figures.panels import Panels
-from acetune.replay.figures.style import COLOURS, TEXT, log_ticks
+from acetune.replay.figures.style import log_ticks
 
 _ROW = 16  # pixels a label
 _HEIGHT = 230

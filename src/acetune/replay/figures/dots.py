@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 
 import plotly.graph_objects as go
 
+from acetune.drawing.palette import COLOURS, GRID
 from acetune.replay.distributions import student_t_quantile
 from acetune.replay.figures.panels import Panels
-from acetune.replay.figures.style import COLOURS, GRID, Look, cell_titles, chosen, looks
+from acetune.replay.figures.style import Look, cell_titles, chosen, looks
 from acetune.replay.runs import Summary
 from acetune.replay.statistics import Interval
 

@@ -10,8 +10,9 @@ import plotly.graph_objects as go
 
 from acetune.core.cost import best_interval, interval_threshold
 from acetune.core.cost import expected_cost as cost
+from acetune.drawing.palette import COLOURS
 from acetune.replay.figures.panels import Panels
-from acetune.replay.figures.style import COLOURS, log_ticks, spread_apart
+from acetune.replay.figures.style import log_ticks, spread_apart
 
 _OFTEN, _ONCE, _EQUAL = COLOURS[1], COLOURS[0], "#000000"
 _HEIGHT = 380

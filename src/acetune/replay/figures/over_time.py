@@ -9,8 +9,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from acetune.drawing.palette import LINE
 from acetune.replay.figures.panels import Panels
-from acetune.replay.figures.style import LINE, Look, cell_titles, chosen, log_ticks, looks
+from acetune.replay.figures.style import Look, cell_titles, chosen, log_ticks, looks
 from acetune.replay.progress import Progress, best_over_time
 from acetune.replay.runs import Run
 

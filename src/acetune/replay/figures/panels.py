@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from acetune.replay.figures.style import FONT, GRID, LINE, QUIET, TEXT
+from acetune.drawing.palette import FONT, GRID, LINE, QUIET, TEXT
 
 _GAP = 12  # pixels between the stacked parts of a panel
 _EDGE = 16  # from the left edge to the title

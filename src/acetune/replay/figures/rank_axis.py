@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
+from acetune.drawing.palette import COLOURS, LINE, QUIET, TEXT
 from acetune.replay.figures.panels import Panels
-from acetune.replay.figures.style import COLOURS, LINE, QUIET, TEXT
 from acetune.replay.statistics import Ranks
 
 _ROW = 22  # pixels

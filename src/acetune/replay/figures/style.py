@@ -8,19 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from acetune.core.errors import GoalError
+from acetune.drawing.palette import COLOURS
 from acetune.replay.runs import Cell
 
-# Okabe and Ito's, without their yellow, which is hard to see on white, and with a grey
-COLOURS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-    "#7F7F7F",
-)
 DASHES = ("solid", "6px,2px", "2px,2px", "10px,2px,2px,2px")
 SYMBOLS = (
     "circle",
@@ -32,12 +22,6 @@ SYMBOLS = (
     "star",
     "hexagram",
 )
-
-FONT = "Arial, Liberation Sans, Helvetica, sans-serif"
-TEXT = "#222222"
-QUIET = "#666666"
-LINE = "#9A9A9A"
-GRID = "#E8E8E8"
 
 
 class Look(NamedTuple):

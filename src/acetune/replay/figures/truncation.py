@@ -8,8 +8,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from acetune.core.errors import GoalError
+from acetune.drawing.palette import COLOURS
 from acetune.replay.figures.panels import Panels
-from acetune.replay.figures.style import COLOURS
 from acetune.replay.statistics import Interval
 
 _OURS, _THEIRS = COLOURS[0], COLOURS[1]
