@@ -20,6 +20,7 @@ TABLES = Path(__file__).parents[2] / "tables"
         ("credit-lightgbm", 2_000, False),
         ("credit-lightgbm-confirm", 1_000, True),
         ("law-mlp", 400, True),
+        ("sst2-minilm", 100, False),
     ],
 )
 def test_a_recorded_table(name: str, curves: int, confirmed: bool) -> None:
