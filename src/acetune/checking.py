@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import os
+import sysconfig
+import traceback
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from acetune.core.errors import ReportError
+from acetune.core.errors import AcetuneError, ReportCallError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, as_measurement
 from acetune.quiet import alone
 
@@ -19,6 +23,22 @@ class Missing:
 
 
 MISSING = Missing()
+# whose lines nobody has to mend: Python's own, what is installed, and this package
+_NOT_THEIRS = tuple(
+    f"{path}{os.sep}"
+    for path in (
+        sysconfig.get_path("stdlib"),
+        sysconfig.get_path("purelib"),
+        sysconfig.get_path("platlib"),
+        Path(__file__).parent,
+    )
+)
+
+
+class RaisedCheck(FailedCheck):
+    """A check that raised: its own fault, where NaN or infinity may be the model's."""
+
+    __slots__ = ()
 
 
 class Constant:
@@ -82,14 +102,25 @@ def call_check(check: Callable[..., Any], name: str, model: object) -> Estimate 
     try:
         return as_measurement(check(*arguments), f"constraint {name!r}")
     except Exception as error:
-        return FailedCheck(f"{type(error).__name__}: {error}")
+        return RaisedCheck(f"{type(error).__name__}: {error}{_place(error)}")
+
+
+def _place(error: Exception) -> str:
+    """The innermost line of the user's own code that an error came through, in brackets."""
+    if isinstance(error, AcetuneError):
+        return ""  # says itself what to change
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(_NOT_THEIRS):
+            line = f": {frame.line}" if frame.line else ""
+            return f" (line {frame.lineno} of {Path(frame.filename).name}{line})"
+    return ""
 
 
 def require_model(check: Callable[..., Any], name: str, model: object) -> bool:
     """Whether the check takes a model; one that is missing then is an error."""
     takes = takes_model(check)
     if takes and isinstance(model, Missing):
-        raise ReportError(
+        raise ReportCallError(
             f"the check of {name!r} takes a model, but none was reported; call "
             "report(..., model=...)"
         )

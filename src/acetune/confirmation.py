@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import time
+from collections.abc import Mapping
 
 from acetune.coordinator import Coordinator
 from acetune.core.errors import ReportError
-from acetune.core.goals import Constraint, Estimate, FailedCheck, as_measurement
+from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, as_measurement
 from acetune.engines.driver import Engine
-from acetune.engines.messages import Evaluate
-from acetune.found import FoundCheckpoint
+from acetune.engines.messages import Evaluate, Evaluated
+from acetune.found import FoundCheckpoint, Status
 from acetune.listener import Listeners
 from acetune.result import read_result
 
@@ -46,43 +48,75 @@ def confirm_best(engine: Engine, coordinator: Coordinator, top: int, listeners: 
             return
         if found.status == "failed" or found.checkpoint is None:
             continue
-        if _confirm_one(engine, coordinator, found):
+        result = engine.evaluate([Evaluate(str(found.checkpoint), confirm=True)])[0]
+        if result is None:
+            continue
+        wrong = (
+            None if result.error is not None else wrong_names(coordinator.goals, result.measured)
+        )
+        if _record(coordinator, found, result, wrong) == "confirmed":
+            return
+        if wrong is not None:  # it would be with every other model: spare the fresh data
+            listeners.call("on_notice", wrong)
             return
 
 
-def _confirm_one(engine: Engine, coordinator: Coordinator, found: FoundCheckpoint) -> bool:
-    goals = coordinator.goals
-    result = engine.evaluate([Evaluate(str(found.checkpoint), confirm=True)])[0]
-    if result is None:
-        return False
-    error = result.error
+def wrong_names(goals: Goals, answer: Mapping[str, object]) -> str | None:
+    """What is wrong with the names in an answer of ``confirm``, whatever the values.
+
+    Every constraint must be there. The objective may be left out, and other metrics may come with
+    it, but not instead of it: such a name is more likely a misspelt objective.
+
+    >>> from acetune.core.goals import Objective
+    >>> goals = Goals(Objective("auc", "max"), (Constraint("eod", upper=0.25),))
+    >>> wrong_names(goals, {"eod": 0.2}), wrong_names(goals, {"eod": 0.2, "auc": 0.8, "f1": 0.7})
+    (None, None)
+    """
+    objective, constraints = goals.objective.name, [c.name for c in goals.constraints]
+    unknown = [name for name in answer if name != objective and name not in constraints]
+    missing = [name for name in constraints if name not in answer]
+    rules = f"it must return every constraint ({', '.join(map(repr, constraints)) or 'none here'})"
+    rules += f" and may return the objective ({objective!r})"
+    if missing:
+        instead = f", but {unknown[0]!r}" if unknown else ""
+        return f"confirm returned no {missing[0]!r}{instead}; {rules}"
+    if unknown and objective not in answer:
+        near = difflib.get_close_matches(str(unknown[0]), [objective], n=1)
+        hint = "did you mean the objective?" if near else "other metrics need the objective beside"
+        return f"confirm returned the unknown {unknown[0]!r}, {hint}; {rules}"
+    return None
+
+
+def _record(
+    coordinator: Coordinator, found: FoundCheckpoint, result: Evaluated, wrong: str | None
+) -> Status:
+    """Write what ``confirm`` said of a checkpoint; returns the verdict."""
+    goals, error = coordinator.goals, result.error or wrong
     values: dict[str, Estimate] = {}
-    if error is None:
+    if result.error is None:
         for name, value in result.measured.items():
             try:
                 measured = as_measurement(value, f"confirmed {name!r}")
-            except ReportError as wrong:
-                measured = FailedCheck(str(wrong))
+            except ReportError as not_a_number:
+                measured = FailedCheck(str(not_a_number))
             if isinstance(measured, FailedCheck):
-                error = measured.error
+                error = error or measured.error
             else:
-                values[name] = measured
-        missing = [c.name for c in goals.constraints if c.name not in values]
-        if missing and error is None:
-            error = f"confirm returned no {missing[0]!r}; it must return every constraint"
+                values[str(name)] = measured
     # the limit itself, without the search's margin: fresh data owes nothing to the search
     holds = error is None and all(
         Constraint(c.name, upper=c.upper, lower=c.lower).holds(values[c.name])
         for c in goals.constraints
     )
+    status: Status = "unconfirmed" if error is not None else "confirmed" if holds else "failed"
     with coordinator.store.transaction():
         coordinator.store.add_confirmation(
             found.trial,
             found.attempt,
             found.step,
-            "unconfirmed" if error is not None else "confirmed" if holds else "failed",
+            status,
             {name: (measured.value, measured.stderr) for name, measured in values.items()},
             error,
             time.time(),
         )
-    return holds
+    return status

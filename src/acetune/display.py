@@ -152,8 +152,10 @@ def _best(status: StudyStatus) -> str:
         shown = _values(goals, status.best.constraints)
         where = f"trial {status.best.trial} step {status.best.step}"
         return f"{goals.objective.name} {status.best.value:.5g}{shown} ({where})"
-    if status.nearest_miss is not None:
-        return f"none feasible yet; nearest miss{_values(goals, status.nearest_miss.constraints)}"
+    # a checkpoint whose check failed misses by nobody knows how much
+    miss = status.nearest_miss
+    if miss is not None and not any(isinstance(m, FailedCheck) for m in miss.constraints.values()):
+        return f"none feasible yet; nearest miss{_values(goals, miss.constraints)}"
     return "none feasible yet"
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,19 +18,36 @@ _NORMAL_95 = 1.959963984540054
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What the confirmation data said of a checkpoint."""
+    """What the confirmation data said of a checkpoint.
+
+    ``ranges`` are the least and the largest possible value of constraints whose check knows them.
+    """
 
     status: Status
     values: Mapping[str, Estimate]
     error: str | None = None
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def interval(self, name: str) -> tuple[float, float] | None:
-        """The 95 % interval of a value that came with a standard error."""
+        """The 95 % interval of a value that came with a standard error.
+
+        It is a normal one, and cut where it leaves the range of what can be.
+
+        >>> found = {"gap": Estimate(0.01, 0.01)}
+        >>> [round(end, 4) for end in Confirmation("confirmed", found).interval("gap")]
+        [-0.0096, 0.0296]
+        >>> Confirmation("confirmed", found, ranges={"gap": (0, 1)}).interval("gap")[0]
+        0
+        """
         found = self.values.get(name)
         if found is None or found.stderr == 0:
             return None
         half = _NORMAL_95 * found.stderr
-        return found.value - half, found.value + half
+        low, high = self.ranges.get(name, (-math.inf, math.inf))
+        # a value that lies outside all the same is not hidden
+        return max(found.value - half, min(low, found.value)), min(
+            found.value + half, max(high, found.value)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +83,15 @@ class FoundCheckpoint:
                 "parameters again for so many steps"
             )
         return load_model(self.checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class FailureOfCheck:
+    """The first check of a study that gave no number, and why."""
+
+    trial: int
+    constraint: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)

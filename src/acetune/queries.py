@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
-from acetune.found import Confirmation, FoundCheckpoint, Ledger
+from acetune.found import Confirmation, FailureOfCheck, FoundCheckpoint, Ledger
 from acetune.store import Store
 
 LATEST_ATTEMPTS = (
@@ -38,16 +38,40 @@ GROUP BY t.trial ORDER BY t.trial
 TRIALS = {mode: _TRIALS_TEMPLATE.format(best=mode) for mode in ("min", "max")}
 
 
-def with_confirmation(found: FoundCheckpoint, uses: list[dict[str, Any]]) -> FoundCheckpoint:
+def with_confirmation(
+    found: FoundCheckpoint,
+    uses: list[dict[str, Any]],
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+) -> FoundCheckpoint:
     """The checkpoint with what its latest confirmation said, if it had one."""
     confirmation = None
     for use in uses:
         if (use["trial"], use["attempt"], use["step"]) == (found.trial, found.attempt, found.step):
             values = {k: Estimate(*v) for k, v in json.loads(use["metrics"]).items()}
-            confirmation = Confirmation(use["status"], values, use["error"])
+            confirmation = Confirmation(use["status"], values, use["error"], ranges or {})
     if confirmation is None:
         return found
     return replace(found, confirmation=confirmation)
+
+
+def read_ranges(settings: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """The least and the largest possible value of constraints, where the study knows them.
+
+    >>> read_ranges({"ranges": {"gap": [0.0, 1.0], "ms": [0.0, None]}})
+    {'gap': (0.0, 1.0), 'ms': (0.0, inf)}
+    """
+    return {
+        name: (-math.inf if low is None else low, math.inf if high is None else high)
+        for name, (low, high) in settings.get("ranges", {}).items()
+    }
+
+
+def choose_answer(candidates: Sequence[FoundCheckpoint]) -> FoundCheckpoint | None:
+    """The best that was confirmed, or else the best, with what confirmation said of it."""
+    for found in candidates:
+        if found.status == "confirmed":
+            return found
+    return candidates[0] if candidates else None
 
 
 def best_of_each_trial(store: Store, goals: Goals, stratum: str) -> list[FoundCheckpoint]:
@@ -155,20 +179,38 @@ def read_ledger(store: Store) -> Ledger:
     )
 
 
+def first_failed_check(store: Store) -> FailureOfCheck | None:
+    """The first check that gave no number, not one that was left out because of another."""
+    rows = store.rows(
+        'SELECT trial, "constraint", error FROM checks JOIN reports USING (seq) '
+        "WHERE value IS NULL ORDER BY seq, cost_s IS NULL LIMIT 1"
+    )
+    return FailureOfCheck(**rows[0]) if rows else None
+
+
 def count_reasons(rows: list[dict[str, Any]]) -> dict[str, int]:
     """Reasons without their numbers, so that they can be counted."""
     counts: dict[str, int] = {}
     for row in rows:
-        reason = row["reason"]
-        if row["state"] == "stopped":
-            where, _, what = reason.partition(": ")
-            for stratum in ("unchecked", "invalid", "valid"):
-                if f" {stratum} reports" in where:
-                    what += f" of the {stratum} reports at its step"
-                    break
-            reason = what or where
+        reason = short_reason(row["state"], row["reason"])
         counts[reason] = counts.get(reason, 0) + row["n"]
     return dict(sorted(counts.items(), key=lambda item: -item[1]))
+
+
+def short_reason(state: str, reason: str) -> str:
+    """Why a trial ended, without the numbers of its last report.
+
+    >>> short_reason("stopped", "step 3, rank 4 of 5 valid reports: in the worst 25%")
+    'in the worst 25% of the valid reports at its step'
+    """
+    if state != "stopped":
+        return reason
+    where, _, what = reason.partition(": ")
+    for stratum in ("unchecked", "invalid", "valid"):
+        if f" {stratum} reports" in where:
+            what += f" of the {stratum} reports at its step"
+            break
+    return what or where
 
 
 def goals_to_json(goals: Goals, on_config: Sequence[Constraint] = ()) -> tuple[str, str]:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from acetune import queries
 from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
-from acetune.found import FoundCheckpoint, Ledger
+from acetune.found import FailureOfCheck, FoundCheckpoint, Ledger
 from acetune.store import INTERRUPTED, Store
-from acetune.summary import summary_text
+from acetune.summary import summary_html, summary_text
 
 if TYPE_CHECKING:
     import pandas
@@ -59,6 +59,7 @@ class StudyResult:
     confirmation_uses: int
     ended: str | None  # why the last session ended; None while it runs, or if it was killed
     info: Mapping[str, Any]  # the study row of the file
+    failed_check: FailureOfCheck | None = None  # the first that gave no number
 
     @property
     def outcome(self) -> Literal["feasible", "none feasible"]:
@@ -111,6 +112,9 @@ class StudyResult:
     def __str__(self) -> str:
         return summary_text(self)
 
+    def _repr_html_(self) -> str:
+        return summary_html(self)
+
     __repr__ = __str__  # in a notebook the summary says more than the fields
 
 
@@ -139,8 +143,14 @@ def read_result(store: Store) -> StudyResult:
     valid = queries.best_of_each_trial(store, goals, "valid")
     uses = store.rows("SELECT * FROM confirmations ORDER BY use")
     sessions = store.rows("SELECT ended FROM sessions ORDER BY session")
-    valid = [queries.with_confirmation(found, uses) for found in valid]
-    misses = queries.best_of_each_trial(store, goals, "invalid")
+    ranges = queries.read_ranges(settings)
+    valid = [queries.with_confirmation(found, uses, ranges) for found in valid]
+    # where the check failed nobody knows how near it was
+    misses = [
+        found
+        for found in queries.best_of_each_trial(store, goals, "invalid")
+        if math.isfinite(found.violation)
+    ]
     candidates = valid[: max(settings["confirm_top"], settings["keep_models"])]
     latest = f"({queries.LATEST_ATTEMPTS})"
     states = store.rows(f"SELECT state, count(*) AS n FROM {latest} GROUP BY state")
@@ -151,25 +161,19 @@ def read_result(store: Store) -> StudyResult:
         f"SELECT state, reason, count(*) AS n FROM {latest} "
         "WHERE state IN ('stopped', 'failed', 'interrupted') GROUP BY state, reason ORDER BY n DESC"
     )
+    ledger = queries.read_ledger(store)
     return StudyResult(
         study=store.path,
         goals=goals,
-        best=_answer(candidates),
+        best=queries.choose_answer(candidates),
         nearest_miss=misses[0] if misses else None,
         candidates=candidates,
-        ledger=queries.read_ledger(store),
+        ledger=ledger,
         counts={row["state"]: row["n"] for row in states},
         strata={row["stratum"]: row["n"] for row in strata},
         reasons=queries.count_reasons(reasons),
         confirmation_uses=len(uses),
         ended=sessions[-1]["ended"] if sessions else None,
         info=info,
+        failed_check=queries.first_failed_check(store) if ledger.failed_checks else None,
     )
-
-
-def _answer(candidates: list[FoundCheckpoint]) -> FoundCheckpoint | None:
-    """The best that was confirmed, or else the best, with what confirmation said of it."""
-    for found in candidates:
-        if found.status == "confirmed":
-            return found
-    return candidates[0] if candidates else None

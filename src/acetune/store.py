@@ -22,6 +22,7 @@ from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyL
 
 FORMAT = 1
 INTERRUPTED = "interrupted by the user"  # why a session ended
+FAILED = "an error"  # why, too; what the error said follows
 _APPLICATION_ID = 0x41434554  # "ACET"
 
 _SCHEMA = """

@@ -36,7 +36,13 @@ from acetune.result import StudyResult, read_result
 from acetune.searchers import Searcher, make_searcher
 from acetune.space import Dimension, Scalar, Space
 from acetune.stopper import Stopper
-from acetune.study_file import CodeChangedWarning, describe_study, open_study, study_path
+from acetune.study_file import (
+    CodeChangedWarning,
+    describe_study,
+    known_ranges,
+    open_study,
+    study_path,
+)
 from acetune.trial import Trial
 
 __all__ = ["CodeChangedWarning", "tune"]
@@ -131,7 +137,9 @@ def tune(
             "that calls it: put the call under  if __name__ == '__main__':"
         )
     if isinstance(constraints, Constraint):
-        raise GoalError(f"constraints must be a list, got {constraints!r}")
+        raise GoalError(
+            f"constraints must be a list, got {constraints!r}; write constraints=[Constraint(...)]"
+        )
     on_model, on_config = split_constraints(constraints)
     goals = Goals(Objective(objective, mode), on_model)
     # limits on the configuration share the names of the others
@@ -178,6 +186,7 @@ def tune(
             "seed": seed,
             "confirm_top": confirm_top,
             "keep_models": keep_models,
+            "ranges": known_ranges(goals),
             "source": _source_file(train),
         }
         description = describe_study(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import keyword
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -58,6 +60,29 @@ def describe_study(
     }
 
 
+def known_ranges(goals: Goals) -> dict[str, list[float | None]]:
+    """What constraints can be at the least and at the most, where their checks know it.
+
+    None is an open end, for the file: JSON has no infinity.
+    """
+    ranges = {}
+    for constraint in goals.constraints:
+        known = getattr(constraint.check, "value_range", None)
+        if known is None:
+            continue
+        try:
+            low, high = map(float, known)
+        except (TypeError, ValueError):
+            low = high = math.nan
+        if not low < high:
+            raise GoalError(
+                f"constraint {constraint.name!r}: value_range of its check must be the least and "
+                f"the largest possible value, such as (0.0, 1.0), got {known!r}"
+            )
+        ranges[constraint.name] = [end if math.isfinite(end) else None for end in (low, high)]
+    return ranges
+
+
 def open_study(path: Path, description: Mapping[str, Any]) -> Store:
     """Make the file, or open the one that is there if it is of the same study."""
     if not path.exists():
@@ -68,11 +93,7 @@ def open_study(path: Path, description: Mapping[str, Any]) -> Store:
             known = store.study()
         for what in ("objective", "constraints", "policy", "space"):
             if known[what] != description[what]:
-                raise StudyChangedError(
-                    f"the {what} in {path}: {known[what]}; in this call: {description[what]}. They "
-                    "must be the same for a study to go on; use another study file, or delete this "
-                    f"one: rm -r {path}*"
-                )
+                raise StudyChangedError(_changed(path, what, known[what], description[what]))
         if known["code_hash"] != description["code_hash"]:
             warnings.warn(
                 f"the training function or a check has changed since {path} was begun; its earlier "
@@ -86,6 +107,42 @@ def open_study(path: Path, description: Mapping[str, Any]) -> Store:
         store.close()
         raise
     return store
+
+
+def _changed(path: Path, what: str, known: str, given: str) -> str:
+    """What differs, and what to do instead."""
+    limits = _other_limits(known, given) if what == "constraints" else ""
+    look = ""
+    if limits:
+        look = (
+            "To see the best under other limits, without training:  "
+            f"acetune.load({str(path)!r}).what_if({limits})\n"
+        )
+    verb = "are" if what == "constraints" else "is"
+    return (
+        f"the {what} of this call {verb} not the one{'s' * (verb == 'are')} that {path} was begun "
+        f"with, and must be for a study to go on.\nin the file: {known}\nin this call: {given}\n"
+        f"{look}To begin a new study give another file, study=..., or delete this one:  "
+        f"rm -r {path}*"
+    )
+
+
+def _other_limits(known: str, given: str) -> str:
+    """The limits that differ, as ``what_if`` takes them, if nothing else does."""
+    before, now = json.loads(known), json.loads(given)
+    limits: dict[str, float] = {}
+    if len(before) != len(now):
+        return ""
+    for old, new in zip(before, now, strict=True):
+        side = "upper" if "upper" in old else "lower"
+        if old["on"] != "model" or side not in new or old != new | {side: old[side]}:
+            return ""
+        if old[side] != new[side]:
+            limits[old["name"]] = new[side]
+    # a name that is no word of Python's goes in as a dict
+    if all(name.isidentifier() and not keyword.iskeyword(name) for name in limits):
+        return ", ".join(f"{name}={limit!r}" for name, limit in limits.items())
+    return f"**{limits}"
 
 
 def _code_hash(*functions: Callable[..., object]) -> str:

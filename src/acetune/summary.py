@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acetune.core.goals import Estimate, Goals
+from acetune.store import FAILED
 
 if TYPE_CHECKING:
     from acetune.found import FoundCheckpoint
@@ -21,7 +23,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     goals, ledger = result.goals, result.ledger
     rows: list[tuple[str, str]] = []
     if result.best is None:
-        rows.append(("best feasible", _nothing(result)))
+        rows.append(("best feasible", nothing_feasible(result)))
         if result.nearest_miss is not None:
             rows.append(("nearest miss", describe_checkpoint(goals, result.nearest_miss)))
     else:
@@ -29,13 +31,13 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         name = "best, failed" if best.status == "failed" else "best feasible"
         rows.append((name, describe_checkpoint(goals, best)))
         rows.append(("parameters", _params(best.params)))
-        uses = result.confirmation_uses
-        used = f"; the fresh data was used {uses} times" if uses > 1 else ""
-        rows.append(("trust", trust(goals, best) + used))
+        rows.append(("trust", trust_in_best(result)))
         if best.checkpoint is not None:
             rows.append(("model", shown(best.checkpoint)))
     if result.ended is not None and result.interrupted:
         rows.append(("ended", "interrupted by the user; the same call again goes on"))
+    elif result.ended is not None and result.ended.startswith(FAILED):
+        rows.append(("ended", f"by {result.ended}"))
     counts = ", ".join(f"{result.counts[s]} {s}" for s in STATES if result.counts.get(s))
     rows.append(("trials", f"{sum(result.counts.values())} ({counts})"))
     for reason, n in list(result.reasons.items())[:4]:
@@ -52,7 +54,11 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         )
     )
     if ledger.failed_checks:
-        text = f"{ledger.failed_checks} of {ledger.checks} gave no number (see acetune explain)"
+        text = f"{ledger.failed_checks} of {ledger.checks} gave no number"
+        if (failed := result.failed_check) is not None:
+            if ledger.failed_checks < ledger.checks:  # else the first line has said it
+                text += f"; the first, of {failed.constraint!r}: {failed.error}"
+            text += f"; look closer: acetune explain {shown(result.study)} {failed.trial}"
         rows.append(("failed checks", text))
     if goals.constraints and ledger.invalid_s:
         rows.append(
@@ -65,13 +71,31 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     return rows
 
 
+def summary_html(result: StudyResult) -> str:
+    """The summary as a small HTML table, for notebooks."""
+    cells = "".join(
+        f'<tr><th style="text-align:left;vertical-align:top;white-space:nowrap">{escape(name)}</th>'
+        f'<td style="text-align:left">{escape(text)}</td></tr>'
+        for name, text in summary_rows(result)
+    )
+    return f"<table>{cells}</table>"
+
+
 def summary_text(result: StudyResult) -> str:
     """The summary as plain text."""
     return "\n".join(f"{name:14s} {text}" for name, text in summary_rows(result))
 
 
-def _nothing(result: StudyResult) -> str:
+def nothing_feasible(result: StudyResult) -> str:
+    """How many checkpoints were looked at in vain."""
     checked, reports = result.ledger.checks, result.ledger.reports
+    failed = result.failed_check
+    if checked and result.ledger.failed_checks == checked and failed is not None:
+        # more checks would fail as well: the check has to be mended
+        return (
+            f"none feasible: every one of the {checked} checks that were made failed, so nothing "
+            f"is known to qualify; the check of {failed.constraint!r} says: {failed.error}"
+        )
     text = f"none feasible: none of the {checked} checkpoints that were checked qualified"
     if checked < reports:
         text += f" ({reports} were reported; policy='ace-beta1' checks more of them)"
@@ -84,7 +108,8 @@ def describe_checkpoint(goals: Goals, found: FoundCheckpoint) -> str:
     for constraint in goals.constraints:
         measured = found.constraints.get(constraint.name)
         shown = "failed" if measured is None else _estimate(measured)
-        parts.append(f"{constraint.name} {shown} (limit {constraint.describe().split(' ', 1)[1]})")
+        limit = constraint.describe().removeprefix(f"{constraint.name} ")
+        parts.append(f"{constraint.name} {shown} (limit {limit})")
     return f"{', '.join(parts)}; trial {found.trial}, step {found.step}"
 
 
@@ -98,7 +123,11 @@ def trust(goals: Goals, found: FoundCheckpoint) -> str:
     parts = []
     for name, measured in confirmation.values.items():
         interval = confirmation.interval(name)
-        between = "" if interval is None else f" (95 %: {interval[0]:.4g} to {interval[1]:.4g})"
+        between = ""
+        if interval is not None:
+            cut = [end for end in interval if end in confirmation.ranges.get(name, ())]
+            ends = f"; cut at {' and '.join(f'{end:g}' for end in cut)}" if cut else ""
+            between = f" (95 %: {interval[0]:.4g} to {interval[1]:.4g}{ends})"
         parts.append(f"{name} {measured.value:.5g}{between}")
     word = "confirmed" if confirmation.status == "confirmed" else "failed: breaks a limit"
     near = [
@@ -109,6 +138,13 @@ def trust(goals: Goals, found: FoundCheckpoint) -> str:
     ]
     close = f"; the limit of {', '.join(near)} lies within its interval" if near else ""
     return f"{word} on fresh data: {', '.join(parts)}{close}"
+
+
+def trust_in_best(result: StudyResult) -> str:
+    """What can be said about the answer, and how often the fresh data was used for it."""
+    uses = result.confirmation_uses
+    used = f"; the fresh data was used {uses} times" if uses > 1 else ""
+    return "" if result.best is None else trust(result.goals, result.best) + used
 
 
 def _distance(goals: Goals, found: FoundCheckpoint) -> str:

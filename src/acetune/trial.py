@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from acetune.checking import MISSING, Constant, Missing, evaluate, require_model, takes_model
 from acetune.core.decision import Decision
-from acetune.core.errors import ReportError, TrialStopped
+from acetune.core.errors import ReportCallError, ReportError, TrialStopped
 from acetune.core.goals import Goals, Objective
 from acetune.core.record import Progress
 from acetune.hardware import synchronised_clock
@@ -324,14 +324,14 @@ class Trial:
         names = [constraint.name for constraint in self._goals.constraints]
         for name, check in (given or {}).items():
             if name not in names:
-                raise ReportError(f"unknown constraint {name!r}; this study has {names}")
+                raise ReportCallError(f"unknown constraint {name!r}; this study has {names}")
             # a plain value is a check that costs nothing
             self._checks[name] = check if callable(check) else Constant(check)
         if given:
             self._place.expect(self._checks.values())
         missing = [name for name in names if name not in self._checks]
         if missing:
-            raise ReportError(
+            raise ReportCallError(
                 f"constraint {missing[0]!r} has no check: give Constraint({missing[0]!r}, "
                 f"check=...), or report(constraints={{{missing[0]!r}: function}})"
             )

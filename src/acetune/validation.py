@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from acetune.core.errors import ReportError
+from acetune.core.errors import ReportCallError, ReportError
 from acetune.core.goals import Goals, as_number
 
 
@@ -55,13 +55,15 @@ def split_metrics(
     if value is None:
         if name not in extras:
             got = f"got {sorted(extras)}" if extras else "got nothing"
-            raise ReportError(f"report the objective as report({name}=...), {got}")
+            raise ReportCallError(f"report the objective as report({name}=...), {got}")
         value = extras.pop(name)
     elif name in extras:
-        raise ReportError(f"the objective {name!r} is given twice: {value!r} and {extras[name]!r}")
+        raise ReportCallError(
+            f"the objective {name!r} is given twice: {value!r} and {extras[name]!r}"
+        )
     for extra in extras:
         if any(constraint.name == extra for constraint in goals.constraints):
-            raise ReportError(
+            raise ReportCallError(
                 f"{extra!r} is a constraint: give its check, as constraints={{{extra!r}: "
                 "function}, so that it is called only when worth its cost"
             )

@@ -16,8 +16,8 @@ import acetune
 from acetune.checking import call_check, takes_model
 from acetune.constraints import FairnessCheck, fairness
 from acetune.constraints.fairness_check import MetricName
-from acetune.core.errors import AcetuneError
-from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.errors import AcetuneError, GoalError, GoalWarning
+from acetune.core.goals import Constraint, Estimate, FailedCheck
 
 RNG = np.random.default_rng(3)
 Y = RNG.integers(0, 2, 500)
@@ -75,7 +75,7 @@ class TestWhatIsReported:
         ("model", "message"),
         [
             (object(), "needs scores and was given object: report model=scores"),
-            (SCORES[1:], "has 499 rows, sensitive_features has 500"),
+            (SCORES[1:], "has 499 rows, sensitive_features has 500; give the score of each row"),
             (np.c_[SCORES, SCORES], "of two columns of probabilities take the second"),
             (np.where(Y, math.nan, SCORES), "is NaN in row"),
             (SimpleNamespace(scores=SCORES[1:]), r"SimpleNamespace\.scores has 499 rows"),
@@ -186,3 +186,70 @@ def test_in_a_study(study: Path) -> None:
     found = result.best.constraints["dp"]
     assert found.stderr > 0
     assert found.value + found.stderr <= 0.45
+
+
+RATIO = "demographic_parity_ratio"
+
+
+@pytest.mark.parametrize(
+    ("metric", "limit", "words"),
+    [
+        (
+            RATIO,
+            {"upper": 0.8},
+            r"'fair': demographic_parity_ratio is 1 .* did you mean lower=0\.8",
+        ),
+        (ODDS, {"lower": 0.1}, r"equalized_odds_difference is 0 .* did you mean upper=0\.1"),
+        (RATIO, {"lower": 1.2}, r"between 0 and 1, so nothing can meet lower=1\.2"),
+        (ODDS, {"upper": -0.1}, r"between 0 and 1, so nothing can meet upper=-0\.1"),
+    ],
+)
+def test_a_limit_that_no_fair_model_meets_is_refused(
+    metric: Any, limit: dict[str, float], words: str
+) -> None:
+    check = FairnessCheck(metric, Y, SEX)
+    with pytest.raises(GoalError, match=words):
+        Constraint("fair", check=check, **limit)
+    Constraint("unfair", check=lambda model: check(model), **limit)  # who means it may
+
+
+@pytest.mark.parametrize(
+    ("metric", "limit", "words"),
+    [
+        (RATIO, {"upper": 1.25}, r"upper=1\.25 always holds"),
+        (ODDS, {"lower": -0.1}, r"lower=-0\.1 always holds"),
+        (ODDS, {"upper": 10}, r"upper=10 always holds; for 10 % write 0\.1"),
+    ],
+)
+def test_a_limit_without_effect_is_warned_of(
+    metric: Any, limit: dict[str, float], words: str
+) -> None:
+    with pytest.warns(GoalWarning, match=words) as caught:
+        Constraint("fair", check=FairnessCheck(metric, Y, SEX), **limit)
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("metric", "limit"),
+    [(RATIO, {"lower": 0.8}), (RATIO, {"upper": 1}), (ODDS, {"upper": 1}), (ODDS, {"lower": 0})],
+)
+def test_limits_that_make_sense_or_close_a_band_are_taken(
+    metric: Any, limit: dict[str, float]
+) -> None:
+    Constraint("fair", check=FairnessCheck(metric, Y, SEX), **limit)
+
+
+class TestRawMargins:
+    margins = np.linspace(-3, 3, len(Y))
+
+    def test_are_warned_of_once(self) -> None:
+        check = FairnessCheck(ODDS, Y, SEX)
+        with pytest.warns(GoalWarning, match=r"outside 0 to 1 .* threshold=0\)") as caught:
+            first, second = check(self.margins), check(self.margins)
+        assert len(caught) == 1 and first == second
+
+    def test_are_taken_with_a_threshold_of_their_own(self) -> None:
+        FairnessCheck(ODDS, Y, SEX, threshold=0)(self.margins)
+
+    def test_rounding_is_no_margin(self) -> None:
+        FairnessCheck(ODDS, Y, SEX)(np.clip(self.margins, -1e-9, 1 + 1e-9))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,16 @@ G = Constraint("g", upper=1, check=lambda model: 0)
 
 def train(trial: Trial) -> None:
     trial.report(1.0)
+
+
+class Ranged:
+    """A check that says what its values can be."""
+
+    def __init__(self, value_range: object) -> None:
+        self.value_range = value_range
+
+    def __call__(self, model: object) -> float:
+        return 0.0
 
 
 def limit(name: str = "size", **options: Any) -> Constraint:
@@ -154,10 +165,24 @@ CASES: dict[str, tuple[Callable[[], dict[str, Any]], type[Exception], str]] = {
         "'g' is used twice",
     ),
     "constraint as text": (lambda: {"constraints": ["g<=1"]}, GoalError, "got 'g<=1'"),
+    "range of a check that is none": (
+        lambda: {"constraints": [replace(G, check=Ranged((1.0, 0.0)))]},
+        GoalError,
+        r"'g': value_range of its check .* got \(1\.0, 0\.0\)",
+    ),
+    "range of a check in words": (
+        lambda: {"constraints": [replace(G, check=Ranged("0-1"))]},
+        GoalError,
+        "value_range .* got '0-1'",
+    ),
     "constraint not in a list": (lambda: {"constraints": G}, GoalError, r"list.*Constraint\("),
     # the options
     "train not callable": (lambda: {"train": "train.py"}, GoalError, "function.*got 'train.py'"),
-    "unknown policy": (lambda: {"policy": "acee"}, GoalError, "'acee'; choose from none.*ace"),
+    "unknown policy": (
+        lambda: {"policy": "acee"},
+        GoalError,
+        "'acee'; did you mean 'ace'. choose from none.*ace",
+    ),
     "policy of another kind": (lambda: {"policy": 3}, GoalError, "policy or its name, got 3"),
     "policy class": (lambda: {"policy": ACE}, GoalError, "policy or its name, got <class"),
     "unknown policy option": (

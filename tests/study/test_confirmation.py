@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 import acetune
 from acetune import ACE, Constraint, Estimate, StudyResult
-from engines.helpers import append_line, by_hand, g_of, read_lines, rows, tune
+from engines.helpers import Events, append_line, by_hand, g_of, read_lines, rows, tune
 
 # trial 2 is best, then 3, 1, 4; the search finds all of them valid
 TABLE = [[(3.0, 1.0)], [(1.0, 1.0)], [(2.0, 1.0)], [(4.0, 1.0)]]
@@ -155,3 +156,73 @@ def test_metrics_of_a_use_are_in_the_file(study: Path) -> None:
 
     row = rows(study, "SELECT * FROM confirmations")[0]
     assert json.loads(row["metrics"]) == {"loss": [2.0, 0.0], "g": [1.5, 0.25]}
+
+
+# -- the names in the answer ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"los": 1.25, "g": 1.0}, "the unknown 'los', did you mean the objective?"),
+        ({"auc": 1.25, "g": 1.0}, "the unknown 'auc', other metrics need the objective"),
+        ({"loss": 1.25, "G": 1.0}, "no 'g', but 'G'"),
+    ],
+)
+def test_a_misspelt_name_confirms_nothing_and_spares_the_fresh_data(
+    study: Path, answer: dict[str, float], words: str
+) -> None:
+    events = Events()
+    result = run(study, lambda model: answer, callbacks=[events])
+
+    assert result.best is not None and result.best.status == "unconfirmed"
+    assert words in str(result) and [note for note in events.notices if words in note]
+    assert "every constraint ('g')" in str(result) and "the objective ('loss')" in str(result)
+    assert uses(study) == [(2, "unconfirmed")]  # not three times
+
+
+def test_other_metrics_may_come_beside_the_objective(study: Path) -> None:
+    result = run(study, lambda model: {"loss": 1.25, "g": 1.0, "auc": 0.75})
+
+    assert result.best is not None and result.best.status == "confirmed"
+    assert "g 1, auc 0.75" in str(result)
+
+
+# -- intervals -----------------------------------------------------------------------------------
+
+
+class Share:
+    """A check that knows what its values can be."""
+
+    value_range = (0.0, 1.0)
+
+    def __call__(self, model: object) -> float:
+        return 0.1
+
+
+@pytest.mark.parametrize(
+    ("value", "ends"), [(0.01, "0 to 0.2; cut at 0"), (1, "0.8 to 1; cut at 1")]
+)
+def test_an_interval_ends_where_the_range_does(study: Path, value: float, ends: str) -> None:
+    share = Constraint("g", upper=2, check=Share())
+    fresh = Estimate(value, 0.1 / 1.959963984540054 * (1.9 if value < 1 else 2.0))
+    result = run(study, lambda model: {"g": fresh}, constraints=[share], top=1)
+
+    assert f"(95 %: {ends})" in str(result)
+
+
+def test_a_range_may_be_open_at_an_end(study: Path) -> None:
+    class Size(Share):
+        value_range = (0.0, math.inf)
+
+    limit = Constraint("g", upper=2, check=Size())
+    result = run(study, lambda model: {"g": Estimate(0.0, 1.0)}, constraints=[limit], top=1)
+
+    assert "(95 %: 0 to 1.96; cut at 0)" in str(result)
+    assert "Infinity" not in result.info["settings"]  # other programs read JSON too
+
+
+def test_an_interval_of_a_quantity_without_a_known_range_is_left_as_it_is(study: Path) -> None:
+    result = run(study, lambda model: {"g": Estimate(0.0, 1.0)}, top=1)
+
+    assert "(95 %: -1.96 to 1.96)" in str(result)

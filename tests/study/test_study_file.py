@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sqlite3
 import sys
 import threading
@@ -337,11 +338,29 @@ CHANGES: dict[str, dict[str, Any]] = {
 def test_a_changed_study_is_refused(copy: Path, change: str) -> None:
     before = copy.read_bytes()
     options: dict[str, Any] = {"constraints": [CHECK]} | CHANGES[change]
-    with pytest.raises(
-        StudyChangedError, match=rf"the {change.split()[0]} .*must be the same.*another study"
-    ):
+    with pytest.raises(StudyChangedError, match=rf"the {change.split()[0]} of this call") as caught:
         tune(train, copy, xs=range(40), **options)
+    assert "To begin a new study give another file, study=..." in str(caught.value)
+    assert ("what_if" in str(caught.value)) == (change == "constraints")  # other limits alone
     assert copy.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["g", "p95 ms"])
+def test_other_limits_are_refused_with_the_call_that_shows_them(study: Path, name: str) -> None:
+    def goal(limit: float) -> list[Constraint]:
+        return [
+            Constraint(name, upper=limit, check=lambda model: 2.0000001),
+            Constraint("h", lower=0, check=lambda model: 1.0),
+        ]
+
+    tune(train, study, constraints=goal(1))
+    with pytest.raises(StudyChangedError) as caught:
+        tune(train, study, constraints=goal(2.0000001))  # to the last digit
+
+    call = re.search(r"acetune\.load\(.*", str(caught.value))
+    assert call is not None
+    best = eval(call.group()).best
+    assert best is not None and best.constraints[name].value == 2.0000001
 
 
 def test_changed_training_code_warns_once(copy: Path) -> None:

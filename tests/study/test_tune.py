@@ -18,6 +18,7 @@ from rich.console import Console
 
 import acetune
 from acetune import ACE, ASHA, Constraint, NoStopping, Stopper, StudyCallback, Trial
+from acetune.core.errors import StudyError
 from acetune.core.outcome import Outcome
 from acetune.display import LiveProgress, PlainProgress, make_progress
 from engines.helpers import (
@@ -210,7 +211,8 @@ def test_checks_given_with_the_report(study: Path) -> None:
 
 
 def test_a_constraint_without_a_check_is_named(study: Path) -> None:
-    tune(short, study, constraints=[Constraint("eod", upper=1)])
+    with pytest.raises(StudyError, match="constraint 'eod' has no check"):
+        tune(short, study, constraints=[Constraint("eod", upper=1)])
 
     assert "constraint 'eod' has no check" in trial_rows(study)[0]["reason"]
 
@@ -318,7 +320,7 @@ def test_after_the_run_a_check_that_fails_is_not_feasible(study: Path) -> None:
     result = tune(by_hand(table), study, xs=range(4), policy="none+after", constraints=[constraint])
 
     errors = [row["error"] for row in rows(study, "SELECT * FROM checks ORDER BY seq")]
-    assert errors[0] == "ValueError: no" and errors[3] is None
+    assert errors[0].startswith("ValueError: no (line ") and errors[3] is None
     assert "worker process exited with status 1" in errors[1]
     assert "outran its timeout of 0.5 s" in errors[2]
     assert result.best is not None and result.best.trial == 4

@@ -22,33 +22,68 @@ from acetune.result import StudyResult, reading
 from acetune.study import tune
 from acetune.summary import shown
 
-_Seconds = Annotated[float | None, typer.Option(help="Time budget in seconds, in all.")]
-_Trials = Annotated[int | None, typer.Option(help="Number of trials, in all.")]
-_Workers = Annotated[int | None, typer.Option(help="Worker processes.")]
+_EXAMPLES = {
+    "space": "'space': {'rate': acetune.loguniform(0.01, 1)}",
+    "objective": "'objective': 'auc', the metric that train reports",
+    "mode": "'mode': 'max', or 'min' where less of the objective is better",
+}
+_Seconds = Annotated[
+    float | None,
+    typer.Option(help="Time budget in seconds, earlier runs of the study included."),
+]
+_Trials = Annotated[
+    int | None, typer.Option(help="Number of trials, those of earlier runs included.")
+]
+_Workers = Annotated[int | None, typer.Option(help="Worker processes; one a core by default.")]
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="A Python file with train() and STUDY.")],
-    study: Annotated[Path | None, typer.Option(help="The study file; FILE.db by default.")] = None,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A Python file with train(trial) and STUDY.")
+    ],
+    study: Annotated[
+        Path | None,
+        typer.Option(
+            help="The study file; by default the one STUDY names, or FILE with the ending .db."
+        ),
+    ] = None,
     time_budget_s: _Seconds = None,
     max_trials: _Trials = None,
     workers: _Workers = None,
 ) -> None:
     """Run the study that FILE defines: `train` and `STUDY`, a dict of keywords of tune().
 
-    Run it again and it goes on where it was.
+    Run it again and it goes on where it was; options given here count before those of STUDY.
+
+    \b
+    import acetune
+    def train(trial):
+        for step in trial.steps(20):
+            ...
+            trial.report(auc=..., model=...)
+    limit = acetune.Constraint("gap", upper=0.1, check=...)
+    STUDY = dict(space={"rate": acetune.loguniform(0.01, 1)},
+                 objective="auc", mode="max", constraints=(limit,), max_trials=50)
     """
     train, options = load_file(file)
     given = {"time_budget_s": time_budget_s, "max_trials": max_trials, "workers": workers}
     options |= {name: value for name, value in given.items() if value is not None}
     options["study"] = study or options.get("study") or file.with_suffix(".db")
+    if options.get("time_budget_s") is None and options.get("max_trials") is None:
+        raise GoalError(
+            f"STUDY in {file} has no budget: give it 'max_trials': 100, 'time_budget_s': 600, or "
+            f"both; or run  acetune run {file} --max-trials 100"
+        )
     _finish(tune(train, **options))
 
 
 def resume(
-    study: Annotated[Path, typer.Argument(help="The study file.")],
+    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.")],
     file: Annotated[
-        Path | None, typer.Option(help="The Python file, if the study file does not know it.")
+        Path | None,
+        typer.Option(
+            help="The Python file with train(trial) and STUDY, if it is not where it was."
+        ),
     ] = None,
     add_time_s: Annotated[float, typer.Option(help="Seconds to add to the budget.")] = 0.0,
     add_trials: Annotated[int, typer.Option(help="Trials to add to the budget.")] = 0,
@@ -116,12 +151,17 @@ def load_file(path: Path) -> tuple[Any, dict[str, Any]]:
         raise GoalError(f"STUDY in {path} must be a dict, got {module.STUDY!r}")
     with contextlib.suppress(AttributeError):  # not every callable takes attributes
         module.train.__acetune_source__ = str(path)  # 'acetune resume' loads it again
-    known = list(inspect.signature(tune).parameters)[1:]
+    parameters = list(inspect.signature(tune).parameters.values())[1:]
+    known = [parameter.name for parameter in parameters]
     for name in module.STUDY:
         if name not in known:
             near = difflib.get_close_matches(str(name), known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; tune() has {', '.join(known)}"
             raise GoalError(f"STUDY in {path} has an unknown key {name!r}{hint}")
+    for parameter in parameters:
+        name = parameter.name
+        if parameter.default is parameter.empty and name not in module.STUDY:
+            raise GoalError(f"STUDY in {path} has no {name!r}; for example {_EXAMPLES[name]}")
     return module.train, dict(module.STUDY)
 
 

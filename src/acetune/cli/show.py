@@ -17,8 +17,8 @@ from acetune.result import StudyResult, load
 
 
 def show(
-    study: Annotated[Path, typer.Argument(help="The study file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
     """Show the best feasible checkpoint of STUDY, where the time went, and the strata."""
     result = load(study)

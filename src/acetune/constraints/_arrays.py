@@ -50,7 +50,7 @@ def as_labels(values: Any, what: str) -> NDArray[np.bool_]:
     positive: NDArray[np.bool_] = array == 1
     if np.count_nonzero(array) != np.count_nonzero(positive):  # NaN is not zero either
         row = int(np.argmax(~positive & (array != 0)))
-        hint = "; for scores give threshold=" if what == "y_pred" else ""
+        hint = "" if what == "y_true" else "; for scores give threshold=0.5, or another number"
         raise GoalError(f"{what} must be 0 or 1, got {array[row].item()!r} in row {row}{hint}")
     return positive
 
@@ -112,14 +112,15 @@ def as_threshold(
     return number
 
 
-def require_length(array: Sized, what: str, rows: int) -> None:
-    """Every row has one of these."""
+def require_length(array: Sized, what: str, rows: int, advice: str = "") -> None:
+    """Every row has one of these; ``advice`` says what to give instead."""
     try:
         count = len(array)
     except TypeError:
         raise GoalError(f"{what} must have one value a row, got {_shown(array)}") from None
     if count != rows:
-        raise GoalError(f"{what} has {count} rows, sensitive_features has {rows}")
+        advice = advice or "both need one value for each of the same rows"
+        raise GoalError(f"{what} has {count} rows, sensitive_features has {rows}; {advice}")
 
 
 def _first_without_number(array: _Array) -> tuple[int, Any]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
+from numpy.typing import NDArray
+
 from acetune.constraints._arrays import (
     Threshold,
+    as_column,
     as_labels,
     as_positive,
     as_threshold,
@@ -14,8 +18,10 @@ from acetune.constraints._arrays import (
 )
 from acetune.constraints._measure import METRICS, Aggregation, Measure, Options
 from acetune.constraints._rates import Method
-from acetune.core.errors import GoalError
-from acetune.core.goals import Estimate
+from acetune.core.errors import GoalError, GoalWarning
+from acetune.core.goals import Constraint, Estimate
+
+_ROUNDING = 1e-6  # by which probabilities may leave 0 to 1
 
 MetricName: TypeAlias = Literal[
     "demographic_parity_difference",
@@ -53,11 +59,25 @@ class FairnessCheck:
         Whether the check gives a standard error too, which ``Constraint(margin_se=...)`` and
         intervals use.
 
+    Raises
+    ------
+    GoalError
+        Also from ``Constraint``, where the limit is on the wrong side, so that only unfair models
+        would qualify, or beyond what the metric can be, so that none would. To ask for unfairness
+        all the same, hide the check in a function of your own.
+
+    Warns
+    -----
+    GoalWarning
+        Once, where scores outside 0 to 1 meet a threshold between them: they may be raw margins.
+
     >>> y, sex = [1, 1, 1, 0, 0, 0], ["f", "f", "m", "f", "m", "m"]
     >>> check = FairnessCheck("equal_opportunity_difference", y, sex, threshold=0.5)
     >>> check([0.9, 0.3, 0.8, 0.1, 0.2, 0.6]).value
     0.5
     """
+
+    value_range = (0.0, 1.0)  # of every metric here
 
     def __init__(
         self,
@@ -90,6 +110,35 @@ class FairnessCheck:
         self.threshold = as_threshold(threshold, y_true, self._measure.weights)
         self.stderr = stderr
         self._scores = scores
+        self._warned = False
+
+    def require_limit(self, constraint: Constraint) -> None:
+        """Refuse a limit that only unfair models, or none, can meet; called by ``Constraint``."""
+        low, high = self.value_range
+        name, limit = f"constraint {constraint.name!r}", constraint.limit
+        ratio = METRICS[self.metric].comparison == "ratio"
+        given, meant = ("upper", "lower") if constraint.lower is None else ("lower", "upper")
+        if (given == "upper") == ratio:  # the wrong side: harmless only if it never binds
+            fair = high if ratio else low
+            if low <= limit <= high and limit != fair:
+                raise GoalError(
+                    f"{name}: {self.metric} is {fair:g} where groups are treated alike, so "
+                    f"{given}={limit:g} would let only unfair models through; did you mean "
+                    f"{meant}={limit:g}?"
+                )
+        if (limit < low) if given == "upper" else (limit > high):
+            raise GoalError(
+                f"{name}: {self.metric} lies between {low:g} and {high:g}, so nothing can meet "
+                f"{given}={limit:g}"
+            )
+        if (limit > high) if given == "upper" else (limit < low):
+            percent = f"; for {limit:g} % write {limit / 100:g}" if 1 < limit <= 100 else ""
+            warnings.warn(
+                f"{name}: {self.metric} lies between {low:g} and {high:g}, so {given}={limit:g} "
+                f"always holds{percent}",
+                GoalWarning,
+                stacklevel=4,  # the caller of Constraint()
+            )
 
     def __call__(self, model: Any) -> Estimate:
         """The metric for a reported model, or for its scores."""
@@ -98,7 +147,7 @@ class FairnessCheck:
         elif (found := getattr(model, "scores", None)) is not None:
             scores, what = found, f"{type(model).__name__}.scores"
         else:
-            scores, what = model, "what was reported as model"
+            scores, what = model, "what report(model=...) was given"
             if not hasattr(model, "__len__"):
                 raise GoalError(
                     f"FairnessCheck needs scores and was given {type(model).__qualname__}: report "
@@ -107,9 +156,31 @@ class FairnessCheck:
         if self.threshold is None:
             positive = as_labels(scores, what)
         else:
+            scores = as_column(scores, what)
             positive = as_positive(scores, self.threshold, what)
-        require_length(positive, what, self._measure.rows)
+            self._look_at(scores, self.threshold)
+        require_length(
+            positive,
+            what,
+            self._measure.rows,
+            "give the score of each row that FairnessCheck was made with, in their order",
+        )
         return self._measure.estimate(positive, stderr=self.stderr)
+
+    def _look_at(self, scores: NDArray[Any], threshold: float) -> None:
+        """Warn once of scores that a threshold for probabilities does not fit."""
+        if self._warned or not 0.0 < threshold < 1.0:
+            return
+        if scores.min() < -_ROUNDING or scores.max() > 1.0 + _ROUNDING:
+            self._warned = True
+            # without the scores' own numbers: all workers say the same, and it is shown once
+            warnings.warn(
+                f"FairnessCheck({self.metric!r}) is given scores outside 0 to 1 and takes those "
+                f"from {threshold:g} on for positive predictions; raw margins (log-odds) need "
+                "FairnessCheck(..., threshold=0), or probabilities as scores",
+                GoalWarning,
+                stacklevel=3,
+            )
 
     def __repr__(self) -> str:
         rule = "labels" if self.threshold is None else f"scores >= {self.threshold:g}"

@@ -6,6 +6,7 @@ The tree (catch :class:`AcetuneError` for all of it)::
     ├── GoalError            objective, constraint or option that makes no sense   (ValueError too)
     ├── SpaceError           search space that makes no sense                      (ValueError too)
     ├── ReportError          a report that cannot be taken: step, name or type     (ValueError too)
+    │   └── ReportCallError      such a call is wrong in every trial: the code has to change
     ├── TrainingCodeError    the training function cannot be sent to a worker
     ├── SearchError          the searcher cannot suggest anything
     ├── StudyError           the study as a whole cannot go on
@@ -16,7 +17,7 @@ The tree (catch :class:`AcetuneError` for all of it)::
     └── MissingExtraError    an optional package is not installed                  (ImportError too)
 
 :class:`TrialStopped` stands apart: it is a ``BaseException``, so that a training function's own
-``except Exception`` cannot swallow it.
+``except Exception`` cannot swallow it. :class:`GoalWarning` is a ``UserWarning``.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ class SpaceError(AcetuneError, ValueError):
 
 class ReportError(AcetuneError, ValueError):
     """A report cannot be taken: a wrong step, an unknown name, a value that is no number."""
+
+
+class ReportCallError(ReportError):
+    """A call of ``report`` that no trial can make: the objective, a check or a model is missing."""
 
 
 class TrainingCodeError(AcetuneError):
@@ -74,6 +79,10 @@ class MissingExtraError(AcetuneError, ImportError):
             f"{package} is not installed. Install it with:  pip install 'acetune[{extra}]'  "
             f"(in the source folder:  pip install '.[{extra}]')"
         )
+
+
+class GoalWarning(UserWarning):
+    """A limit, or what its check is given, is probably not what was meant."""
 
 
 class TrialStopped(BaseException):

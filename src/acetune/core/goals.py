@@ -138,9 +138,14 @@ class Constraint:
         if not isinstance(self.name, str) or not self.name:
             raise GoalError(f"a constraint needs a name, got {self.name!r}")
         if (self.upper is None) == (self.lower is None):
+            hint = (
+                f"a limit is what makes it one, as in Constraint({self.name!r}, upper=0.1)"
+                if self.upper is None
+                else "for a band declare two constraints"
+            )
             raise GoalError(
                 f"constraint {self.name!r}: give exactly one of upper and lower, got "
-                f"upper={self.upper!r}, lower={self.lower!r}; for a band declare two constraints"
+                f"upper={self.upper!r}, lower={self.lower!r}; {hint}"
             )
         for what, number in (("limit", self.limit), ("margin_se", self.margin_se)):
             self._require_finite(what, number)
@@ -156,6 +161,10 @@ class Constraint:
                 raise GoalError(f"constraint {self.name!r}: {what} must be > 0, got {positive}")
         if self.check is not None and not callable(self.check):
             raise GoalError(f"constraint {self.name!r}: check must be callable, got {self.check!r}")
+        # a check that knows what its values mean may have something to say about the limit
+        require_limit = getattr(self.check, "require_limit", None)
+        if callable(require_limit):
+            require_limit(self)
         if self.on not in ("model", "config"):
             raise GoalError(
                 f"constraint {self.name!r}: on must be 'model' or 'config', got {self.on!r}"

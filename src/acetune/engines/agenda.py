@@ -77,8 +77,14 @@ class Agenda:
         self._failures = 0
         self.release(slot)
 
-    def fail(self, slot: Slot, error: str, traceback: str | None = None) -> None:
-        """The slot's trial went wrong."""
+    def fail(
+        self, slot: Slot, error: str, traceback: str | None = None, certain: bool = False
+    ) -> None:
+        """The slot's trial went wrong; ``certain``: it would again, and so would any other.
+
+        A call of report that is wrong in itself may still sit in a branch that few trials take, so
+        it ends the study only while no trial has reported anything.
+        """
         trial = slot.trial
         assert trial is not None
         if trial.handle is not None and not trial.running:
@@ -88,6 +94,14 @@ class Agenda:
             self.release(slot)
             return
         self._coordinator.fail(trial, error, traceback)
+        if certain:
+            trial.failures = max(trial.failures, self._settings.retries + 1)  # not tried again
+            if not any(self._coordinator.stopper.history.strata.values()):
+                self.release(slot)
+                raise StudyError(
+                    f"the training function calls report wrongly, so no trial can go well and the "
+                    f"study was ended; trial {trial.number} failed with:\n{traceback or error}"
+                )
         self.count_failure(slot, trial, traceback or error)
 
     def count_failure(self, slot: Slot, trial: StudyTrial, error: str) -> None:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from acetune.coordinator import Coordinator
 from acetune.core.decision import Action, Decision
-from acetune.core.errors import ReportError, TrainingCodeError
+from acetune.core.errors import ReportError, StudyError, TrainingCodeError
 from acetune.engines import messages as m
 from acetune.engines.agenda import Agenda, Evaluation
+from acetune.engines.broken_checks import BrokenChecks
 from acetune.engines.guard import Guard
 from acetune.engines.interrupts import Interrupts
 from acetune.engines.notices import Notices
@@ -26,7 +27,7 @@ from acetune.engines.transfer import Parcels
 from acetune.link import Reply, Report
 from acetune.listener import Listeners
 from acetune.session import Session
-from acetune.store import INTERRUPTED
+from acetune.store import FAILED, INTERRUPTED
 from acetune.study_trial import StudyTrial
 
 _TICK_S = 0.25
@@ -68,6 +69,7 @@ class Engine:
         self._notices = Notices(listeners, coordinator.goals)
         self._parcels = Parcels(self._store.files)
         self._guard = Guard(coordinator, pool, agenda, self._notices, settings, self._lost)
+        self._broken_checks = BrokenChecks(self._store, settings.max_failures)
         self._session = Session(self._store)
         self._interrupts = Interrupts()
         self._closing: _Closing | None = None
@@ -100,7 +102,11 @@ class Engine:
         if self._budget_spent() or self._agenda.left() == 0:
             text = "nothing left to do: the budget is spent; raise time_budget_s or max_trials"
             self._notices.say(text)
-        self._loop(self._agenda.left)
+        try:
+            self._loop(self._agenda.left)
+        except StudyError as error:
+            self._session.end(f"{FAILED}: {str(error).splitlines()[0]}")
+            raise
         self._session.end("all trials are done" if self._closing is None else self._closing.reason)
 
     def evaluate(self, tasks: Sequence[m.Evaluate]) -> list[m.Evaluated | None]:
@@ -216,7 +222,9 @@ class Engine:
         now = time.monotonic()
         with self._store.transaction():
             for slot, message in heard:
-                slot.last_heard, slot.check_deadline = now, None
+                slot.last_heard = now
+                if not isinstance(message, m.Notice):  # a check may say something while it runs
+                    slot.check_deadline = None
                 try:
                     answer = self._handle(slot, message)
                 except ReportError as error:
@@ -271,18 +279,19 @@ class Engine:
             coordinator.note_hardware(trial, message.description)
         elif isinstance(message, m.Finished):
             coordinator.finish(trial, message.report)
+            self._look_at_checks(trial, message.report)
             return True
         elif isinstance(message, m.Done):
             self._agenda.done(slot)
         elif isinstance(message, m.Failed):
-            self._agenda.fail(slot, message.error, message.traceback)
+            self._agenda.fail(slot, message.error, message.traceback, message.certain)
         return None
 
     def _take_report(self, slot: Slot, trial: StudyTrial, report: Report) -> Reply:
         reply = self._coordinator.report(trial, report)
         slot.check = None
         self._notices.reported(trial.number, report, reply.decision)
-        self._notices.look_at_checks(trial, report)
+        self._look_at_checks(trial, report)
         if self._closing is not None and trial.running:
             self._coordinator.interrupt(trial, self._closing.reason)
             decision = Decision(Action.STOP, self._closing.reason, step=report.step)
@@ -290,6 +299,12 @@ class Engine:
         if reply.stop:
             slot.told_to_stop = time.monotonic()
         return reply
+
+    def _look_at_checks(self, trial: StudyTrial, report: Report | None) -> None:
+        """What is wrong with the checks of a report is said once, or ends the study."""
+        if report is not None and report.measured is not None:
+            self._notices.look_at_checks(trial, report)
+            self._broken_checks.look(trial, report)
 
     def _take_files(self, slot: Slot, trial: StudyTrial, saved: m.Saved) -> None:
         """A model or a checkpoint lies on disk, or has come in pieces and is put there now."""

@@ -134,6 +134,7 @@ class Failed(NamedTuple):
 
     error: str
     traceback: str
+    certain: bool = False  # whether every trial would fail so
 
 
 class Evaluated(NamedTuple):

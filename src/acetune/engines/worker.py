@@ -22,13 +22,14 @@ from typing import Any
 
 from acetune.artifacts import load_model
 from acetune.checking import evaluate
-from acetune.core.errors import TrialStopped
+from acetune.core.errors import ReportCallError, TrialStopped
 from acetune.engines.messages import (
     Checking,
     Done,
     Evaluate,
     Evaluated,
     Failed,
+    Notice,
     Ready,
     Setup,
     Start,
@@ -36,6 +37,7 @@ from acetune.engines.messages import (
     receive,
     send,
 )
+from acetune.engines.passing_on import passing_on
 from acetune.engines.pipe_link import DriverGone, PipeLink
 from acetune.engines.transfer import fetched
 from acetune.hardware import synchronised_clock
@@ -69,7 +71,10 @@ class Worker:
         folder = self._files / f"trial-{start.number:05d}" / f"attempt-{start.attempt}"
         folder.mkdir(parents=True, exist_ok=True)
         link = PipeLink(self._pipe, self._files, folder, self._setup.sees_files)
-        with _output_to(folder / "log.txt"):
+        with (
+            _output_to(folder / "log.txt"),
+            passing_on(lambda text: send(self._pipe, Notice(text))),
+        ):
             try:
                 with self._at_hand(start.checkpoint, link) as checkpoint:
                     self._train_from(checkpoint, start, folder, link)
@@ -79,7 +84,8 @@ class Worker:
                 traceback.print_exc()
                 self._end_if_forked(error.code if isinstance(error, SystemExit) else 1)
                 text = f"{type(error).__name__}: {error}"
-                send(self._pipe, Failed(text, traceback.format_exc()))
+                certain = isinstance(error, ReportCallError)
+                send(self._pipe, Failed(text, traceback.format_exc(), certain))
             else:
                 send(self._pipe, Done())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import inspect
 from collections.abc import Callable
 
@@ -72,7 +73,9 @@ def parse_policy(text: str) -> Policy:
     """
     name, _, rest = text.partition(":")
     if name not in _POLICIES:
-        raise GoalError(f"unknown policy {name!r}; choose from {', '.join(POLICY_NAMES)}")
+        near = difflib.get_close_matches(name, POLICY_NAMES, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise GoalError(f"unknown policy {name!r}; {hint}choose from {', '.join(POLICY_NAMES)}")
     make, fixed = _POLICIES[name]
     options = dict(fixed)
     for item in filter(None, rest.split(",")):

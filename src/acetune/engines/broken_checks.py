@@ -1,0 +1,50 @@
+"""Checks that have never worked: a study that they keep from finding anything is ended."""
+
+from __future__ import annotations
+
+from acetune.checking import RaisedCheck
+from acetune.core.errors import StudyError
+from acetune.core.goals import FailedCheck
+from acetune.link import Report
+from acetune.store import Store
+from acetune.study_trial import StudyTrial
+from acetune.summary import shown
+
+
+class BrokenChecks:
+    """Ends a study in which no check has ever given a number and those of many trials raised.
+
+    A checkpoint whose check fails counts as invalid, and one bad configuration may well break a
+    check. But where the checks of ``most`` trials have raised and in the whole study, earlier
+    sessions included, no report has all its constraints measured, the check itself is wrong:
+    training on would find nothing. Checks that return NaN or infinity do not count, because a poor
+    model may earn them; nor do timeouts, which fail their trials.
+    """
+
+    def __init__(self, store: Store, most: int) -> None:
+        self._path, self._most = store.path, most
+        worked = store.rows("SELECT 1 FROM reports WHERE violation < 9e999 LIMIT 1")
+        self._worked = bool(worked)
+        self._raised: dict[int, tuple[str, str]] = {}  # the first of each trial
+
+    def look(self, trial: StudyTrial, report: Report) -> None:
+        """Take note of what a report measured."""
+        if self._worked or not report.measured:
+            return
+        failed = [(n, f) for n, f in report.measured.items() if isinstance(f, FailedCheck)]
+        if not failed:
+            self._worked = True
+            return
+        name, first = failed[0]  # the others were not evaluated
+        if isinstance(first, RaisedCheck):
+            self._raised.setdefault(trial.number, (name, first.error))
+        if len(self._raised) < self._most:
+            return
+        number, (name, error) = next(iter(self._raised.items()))
+        raise StudyError(
+            f"the check of {name!r} has never worked, so nothing can qualify and the study was "
+            f"ended after checks in {len(self._raised)} trials failed; in trial {number}, with:\n"
+            f"{error}\nMend the check and make the same call again, best after deleting this study "
+            f"(rm -r {shown(self._path)}*): its trials were trained, but never checked. "
+            f"Look closer:  acetune explain {shown(self._path)} {number}"
+        )

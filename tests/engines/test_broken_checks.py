@@ -1,0 +1,201 @@
+"""Checks that never work, and calls of report that never can: the study ends early, saying why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import acetune
+from acetune import ACE, Constraint, Trial
+from acetune.constraints import FairnessCheck
+from acetune.core.errors import StudyError
+from acetune.study import CodeChangedWarning
+from engines.helpers import Events, report_rows, rows, states, tune
+
+
+def train(trial: Trial) -> None:
+    for step in trial.steps(3):
+        trial.report(trial.number + 1 / step, model=trial.number)
+
+
+def broken(model: int) -> float:
+    return model["gap"]  # type: ignore[index, no-any-return]
+
+
+def run(study: Path, check: Callable[[Any], Any], trials: int = 12, **options: Any) -> Any:
+    defaults: dict[str, Any] = {"policy": ACE(interval=1), "max_failures": 5}
+    constraints = [Constraint("gap", upper=0.1, check=check)]
+    return tune(train, study, constraints=constraints, xs=range(trials), **(defaults | options))
+
+
+def test_checks_that_always_raise_end_the_study_with_the_cause(study: Path) -> None:
+    events = Events()
+    with pytest.raises(StudyError, match="the check of 'gap' has never worked") as caught:
+        run(study, broken, callbacks=[events])
+
+    text = str(caught.value)
+    assert "TypeError: 'int' object is not subscriptable" in text
+    assert 'test_broken_checks.py: return model["gap"]' in text  # where
+    assert "acetune explain " in text and "study.db 1" in text
+    assert len(states(study)) == 5  # of 12
+    assert [note for note in events.notices if "the check of 'gap' failed in trial 1" in note]
+
+
+def test_the_result_of_such_a_study_names_the_cause(study: Path) -> None:
+    with pytest.raises(StudyError):
+        run(study, broken)
+    result = acetune.load(study)
+
+    assert result.best is None and result.nearest_miss is None
+    assert result.failed_check is not None and result.failed_check.constraint == "gap"
+    text = str(result)
+    made = result.ledger.checks
+    assert f"every one of the {made} checks that were made failed" in text
+    assert "the check of 'gap' says: TypeError: 'int' object is not subscriptable" in text
+    assert f"acetune explain {study} 1" in text
+    assert "ended          by an error: the check of 'gap' has never worked" in text
+    assert "nearest miss" not in text and "ace-beta1" not in text
+
+
+def test_checks_only_at_the_end_of_trials_that_end_by_themselves_count_too(study: Path) -> None:
+    def short(trial: Trial) -> None:
+        trial.report(1.0, model=1)
+
+    events = Events()
+    with pytest.raises(StudyError, match="has never worked"):
+        tune(
+            short,
+            study,
+            constraints=[Constraint("gap", upper=0.1, check=broken)],
+            xs=range(9),
+            policy="ace-betaT",
+            max_failures=3,
+            callbacks=[events],
+        )
+    assert len(states(study)) == 3
+    assert [note for note in events.notices if "the check of 'gap' failed in trial 1" in note]
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        lambda model: math.nan,  # what a poor model may earn
+        lambda model: 0.0 if model == 3 else 1 / 0,  # it works, if rarely
+    ],
+)
+def test_checks_that_work_now_and_then_or_give_nan_do_not_end_it(study: Path, check: Any) -> None:
+    result = run(study, check, trials=9)
+    assert sum(result.counts.values()) == 9
+
+
+def test_a_check_that_worked_in_an_earlier_session_is_not_a_broken_one(study: Path) -> None:
+    def check(model: int) -> float:
+        return 0.0 if model < 3 else 1 / 0
+
+    policy = ACE(interval=1, gate=False)  # else nothing worse than the first is checked
+    run(study, check, trials=2, policy=policy)
+    result = run(study, check, trials=9, policy=policy)
+    assert sum(result.counts.values()) == 9
+    assert "none feasible" not in str(result) and "the first, of 'gap': ZeroDivision" in str(result)
+
+
+def test_a_mended_check_goes_on(study: Path) -> None:
+    with pytest.raises(StudyError):
+        run(study, broken)
+    with pytest.warns(CodeChangedWarning):
+        result = run(study, lambda model: 0.0)
+    assert result.best is not None and result.best.trial > 5
+    assert result.counts["finished"] + result.counts.get("stopped", 0) == 12
+
+
+# -- calls of report that cannot work ------------------------------------------------------------
+
+CALLS: dict[str, tuple[Callable[[Trial], Any], str]] = {
+    "misspelt objective": (
+        lambda t: t.report(los=1.0, model=1),
+        r"report\(loss=...\), got \['los'\]",
+    ),
+    "no objective": (lambda t: t.report(model=1), "got nothing"),
+    "objective twice": (lambda t: t.report(1.0, loss=1.0, model=1), "given twice"),
+    "constraint as metric": (lambda t: t.report(1.0, gap=1.0, model=1), "'gap' is a constraint"),
+    "unknown check": (lambda t: t.report(1.0, model=1, constraints={"gab": 1}), "constraint 'gab'"),
+    "no model": (lambda t: t.report(1.0), "takes a model, but none was reported"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_that_no_trial_can_make_ends_the_study_at_once(study: Path, call: str) -> None:
+    report, words = CALLS[call]
+    constraint = Constraint("gap", upper=1, check=lambda model: 0.0)
+    with pytest.raises(StudyError, match=f"calls report wrongly(.|\n)*{words}") as caught:
+        tune(report, study, constraints=[constraint], xs=range(9), retries=3)
+
+    assert states(study) == ["failed"]  # once, and not tried again
+    assert "Traceback" in str(caught.value)
+    assert "calls report wrongly" in str(acetune.load(study))
+
+
+def test_a_wrong_call_in_some_trials_fails_those_without_another_try(study: Path) -> None:
+    def sometimes(trial: Trial) -> None:
+        trial.report(**{"loss" if trial.number % 2 else "los": 1.0})
+
+    result = tune(sometimes, study, xs=range(6), retries=3)
+    assert result.counts == {"finished": 3, "failed": 3}
+    assert len(states(study)) == 6
+
+
+def test_an_error_that_may_depend_on_the_parameters_is_tried_again(study: Path) -> None:
+    def train(trial: Trial) -> None:
+        trial.report(loss=None if trial.attempt == 1 else 1.0)
+
+    assert tune(train, study, retries=1).counts == {"finished": 1}
+
+
+# -- warnings of checks --------------------------------------------------------------------------
+
+
+def test_raw_margins_against_a_threshold_for_probabilities_are_noticed_once(study: Path) -> None:
+    y, groups = np.tile([0, 0, 1, 1], 10), np.tile([0, 1], 20)
+    check = FairnessCheck("equalized_odds_difference", y, groups)
+
+    def margins(trial: Trial) -> None:
+        for step in trial.steps(3):
+            trial.report(1.0, model=np.linspace(-4, 4, 40) * step)
+
+    events = Events()
+    constraint = Constraint("eod", upper=1, check=check)
+    tune(
+        margins,
+        study,
+        constraints=[constraint],
+        xs=range(4),
+        workers=2,
+        policy=ACE(interval=1),
+        callbacks=[events],
+    )
+    (notice,) = events.notices
+    assert "scores outside 0 to 1" in notice and "threshold=0)" in notice
+    assert rows(study, "SELECT count(*) AS n FROM checks WHERE value IS NULL")[0]["n"] == 0
+    assert all(row["stratum"] != "unchecked" for row in report_rows(study)[:1])
+
+
+def test_a_notice_of_a_check_does_not_lift_its_timeout(study: Path) -> None:
+    def check(model: object) -> float:
+        import time
+        import warnings
+
+        from acetune.core.errors import GoalWarning
+
+        warnings.warn("about the check", GoalWarning, stacklevel=1)
+        time.sleep(60)
+        return 0.0
+
+    constraint = Constraint("g", upper=1, check=check, timeout_s=1.0)
+    events = Events()
+    tune(train, study, constraints=[constraint], policy=ACE(interval=1), callbacks=[events])
+    assert states(study) == ["failed"] and "about the check" in events.notices
