@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from acetune.cli.report import say_report
 from acetune.core.goals import Constraint
 from acetune.display import summary
 from acetune.policies import POLICY_NAMES
+from acetune.report.html import write_report
 from acetune.result import StudyResult
 from acetune.study import tune
 from acetune.tasks.credit import lightgbm, made_credit, read_credit
@@ -65,6 +67,7 @@ def demo(
         study=study,
     )
     console.print(summary(result))
+    say_report(write_report(study, study.with_suffix(".html")))
     for line in next_steps(result, study, limit):
         console.print(line, highlight=False, soft_wrap=True)
 

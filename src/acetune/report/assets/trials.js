@@ -1,0 +1,180 @@
+// The table of trials, a page at a time, and one trial in a dialog.
+
+const PAGE = 25;
+const view = { sort: 0, down: false, first: 0, filters: {}, words: "" };
+
+function columnNames() {
+  return page.content.trials.columns;
+}
+
+/** Build the controls once; rows are filled in by fillTrials. */
+function showTrials() {
+  const holder = document.getElementById("trial-table");
+  const columns = columnNames();
+  const key = columns.join("\n");
+  if (holder.dataset.columns !== key) {
+    holder.dataset.columns = key;
+    const head = columns.map((name, index) => make("th", { scope: "col", "data-column": index },
+      make("button", { type: "button", class: "sort" }, short(label(name), 60))));
+    holder.replaceChildren(
+      make("div", { class: "controls" }, ["state", "stratum"].filter((name) => columns.includes(name)).map(filterControl),
+        make("label", {}, "Text", make("input", { type: "search", id: "trial-words", size: "16" }))),
+      make("div", { class: "frame", tabindex: "0", role: "region", "aria-label": "Trials" },
+        make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}))),
+      make("div", { class: "pager" },
+        make("button", { type: "button", class: "quiet", id: "trials-back" }, "Back"),
+        make("button", { type: "button", class: "quiet", id: "trials-on" }, "Next"),
+        make("p", { role: "status", id: "trials-shown" })));
+    for (const cell of holder.querySelectorAll("th")) cell.firstChild.addEventListener("click", () => sortBy(Number(cell.dataset.column)));
+    holder.querySelector("#trial-words").addEventListener("input", (event) => { view.words = event.target.value.toLowerCase(); view.first = 0; fillTrials(); });
+    holder.querySelector("#trials-back").addEventListener("click", () => { view.first = Math.max(0, view.first - PAGE); fillTrials(); });
+    holder.querySelector("#trials-on").addEventListener("click", () => { view.first += PAGE; fillTrials(); });
+  }
+  for (const select of holder.querySelectorAll("select")) fillOptions(select);
+  fillTrials();
+}
+
+function label(name) {
+  return name.replace(/_/g, " ");
+}
+
+function filterControl(name) {
+  const select = make("select", { id: "filter-" + name, "data-column": name });
+  select.addEventListener("change", () => { view.filters[name] = select.value; view.first = 0; fillTrials(); });
+  return make("label", {}, name[0].toUpperCase() + name.slice(1), select);
+}
+
+function fillOptions(select) {
+  const index = columnNames().indexOf(select.dataset.column);
+  const values = [...new Set(page.content.trials.rows.map((row) => row[index]).filter(Boolean))].sort();
+  const chosen = view.filters[select.dataset.column] || "";
+  if ([...select.options].map((option) => option.value).join("\n") === ["", ...values].join("\n")) return;
+  select.replaceChildren(make("option", { value: "" }, "all"), ...values.map((value) => make("option", { value }, value)));
+  select.value = chosen;
+}
+
+function sortBy(index) {
+  view.down = view.sort === index ? !view.down : false;
+  view.sort = index;
+  view.first = 0;
+  fillTrials();
+}
+
+function chosenRows() {
+  const columns = columnNames();
+  let rows = page.content.trials.rows;
+  for (const [name, value] of Object.entries(view.filters)) {
+    const index = columns.indexOf(name);
+    if (value) rows = rows.filter((row) => row[index] === value);
+  }
+  if (view.words) rows = rows.filter((row) => row.some((value) => value !== null && String(value).toLowerCase().includes(view.words)));
+  const at = view.sort;
+  const way = view.down ? -1 : 1;
+  return [...rows].sort((a, b) => {
+    const [x, y] = [a[at], b[at]];
+    if (x === y) return 0;
+    if (x === null || y === null) return x === null ? 1 : -1; // what is unknown comes last both ways
+    return (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y))) * way;
+  });
+}
+
+function fillTrials() {
+  const holder = document.getElementById("trial-table");
+  const columns = columnNames();
+  const rows = chosenRows();
+  view.first = Math.min(view.first, Math.max(0, Math.floor((rows.length - 1) / PAGE) * PAGE));
+  for (const cell of holder.querySelectorAll("th[data-column]")) {
+    cell.setAttribute("aria-sort", Number(cell.dataset.column) === view.sort ? (view.down ? "descending" : "ascending") : "none");
+  }
+  const body = holder.querySelector("tbody");
+  const focused = body.contains(document.activeElement) ? document.activeElement.dataset.trial : null;
+  const shown = rows.slice(view.first, view.first + PAGE);
+  body.replaceChildren(...shown.map((row) => make("tr", {}, row.map((value, index) => trialCell(columns, index, value)))));
+  if (focused) body.querySelector('[data-trial="' + CSS.escape(focused) + '"]')?.focus({ preventScroll: true });
+  holder.querySelector("#trials-shown").textContent = rows.length === 0 ? "No trial is like that."
+    : (view.first + 1) + " to " + (view.first + shown.length) + " of " + rows.length + (rows.length < page.content.trials.rows.length ? " (" + page.content.trials.rows.length + " in all)" : "");
+  holder.querySelector("#trials-back").disabled = view.first === 0;
+  holder.querySelector("#trials-on").disabled = view.first + PAGE >= rows.length;
+}
+
+function trialButton(trial, text) {
+  return make("button", { type: "button", class: "link", "data-action": "trial", "data-trial": trial, "aria-label": "Open trial " + trial }, text);
+}
+
+function trialCell(columns, index, value) {
+  const name = columns.indexOf(columns[index]) === index ? columns[index] : ""; // a parameter may have the name of a column
+  if (name === "trial") {
+    return make("th", { scope: "row" }, trialButton(value, value));
+  }
+  if (name === "stratum" && value) return make("td", { class: "nowrap" }, make("span", { class: "mark mark-" + value }, value));
+  if (name === "reason") return make("td", {}, make("span", { class: "clamp" }, short(String(value || ""))));
+  return valueCell(value);
+}
+
+// -- one trial -----------------------------------------------------------------------------------
+
+let opened = null; // the number of the trial in the dialog
+
+async function openTrial(trial) {
+  const dialog = document.getElementById("trial-dialog");
+  opened = trial;
+  fillDialog(trial, page.content.details?.[trial] || null, page.live ? "Reading ..." : null);
+  if (!dialog.open) dialog.showModal();
+  if (page.live) await refreshDialog();
+}
+
+/** Read the open trial again; what comes too late, for another trial, is dropped. */
+async function refreshDialog() {
+  const trial = opened;
+  if (trial === null) return;
+  try {
+    const detail = await fetchJson("api/trials/" + trial);
+    if (opened === trial) fillDialog(trial, detail, null);
+  } catch (error) {
+    if (opened === trial) fillDialog(trial, null, "This trial could not be read: " + error.message);
+  }
+}
+
+function fillDialog(trial, detail, notice) {
+  const dialog = document.getElementById("trial-dialog");
+  const columns = columnNames();
+  const row = page.content.trials.rows.find((one) => String(one[columns.indexOf("trial")]) === String(trial));
+  const field = (name) => (row ? row[columns.indexOf(name)] : null);
+  const again = dialog.open && dialog.dataset.trial === String(trial);
+  const [top, open] = [dialog.scrollTop, again && dialog.querySelector("details")?.open];
+  dialog.dataset.trial = trial;
+  const state = (detail && detail.state) || field("state") || "";
+  const why = detail ? detail.why : [field("reason") || (state === "running" ? "It is running." : "Nothing was written down.")];
+  const close = make("button", { type: "button", class: "quiet", "data-action": "close" }, "Close");
+  const parts = [
+    make("div", { class: "title-row" }, make("h2", { id: "trial-dialog-title" }, "Trial " + trial), make("span", { class: "badge badge-quiet" }, state), close),
+    ...why.filter((line) => !line.startsWith("parameters: ")).map((line, place) => make("p", { class: place === 0 ? "why" : "why-more" }, short(line.replace(/:\s*$/, ""), 6000))),
+  ];
+  if (notice) parts.push(make("p", { class: "quiet-text", role: "status" }, notice));
+  if (detail) parts.push(...detailParts(detail));
+  else if (row) {
+    const rest = columns.map((name, index) => [label(name), row[index]]).filter(([name]) => !["trial", "state", "reason"].includes(name));
+    parts.push(make("h3", {}, "What is known"), table("Trial " + trial, ["what", "value"], rest));
+  }
+  const plot = again ? document.getElementById("plot-trial") : null;
+  if (!plot) forgetFigure("plot-trial");
+  dialog.replaceChildren(...parts);
+  const fresh = document.getElementById("plot-trial");
+  if (plot && fresh) fresh.replaceWith(plot);
+  if (open && dialog.querySelector("details")) dialog.querySelector("details").open = true;
+  dialog.scrollTop = again ? top : 0;
+  if (detail && detail.figure && fresh) requestAnimationFrame(() => { setFigure("plot-trial", detail.figure); if (!figures.get("plot-trial").drawn) draw("plot-trial"); });
+  if (again) close.focus({ preventScroll: true });
+}
+
+function detailParts(detail) {
+  const parts = [];
+  if (detail.figure) parts.push(make("div", { id: "plot-trial", class: "plot", role: "img", "aria-label": short(detail.alt || "Learning curve of this trial", 1000) }));
+  const params = Object.entries(detail.params || {});
+  if (params.length) parts.push(make("h3", {}, "Parameters"), table("Parameters", ["parameter", "value"], params));
+  const reports = detail.reports;
+  if (reports && reports.rows && reports.rows.length) {
+    parts.push(make("details", {}, make("summary", {}, "Its reports"), reports.note ? make("p", { class: "quiet-text" }, reports.note) : null, table("Reports of this trial", reports.columns, reports.rows)));
+  }
+  return parts;
+}

@@ -1,0 +1,201 @@
+"""Checkpoints of a study, found in its columns: the best of each trial, the best of all."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from acetune.core.goals import Estimate, Objective
+from acetune.found import FoundCheckpoint
+from acetune.report.columns import INVALID, STEP, STRATA, VALID, Array
+from acetune.report.view import StudyView
+
+_MOST_FOUND = 100  # trials whose best checkpoint is looked up, as in the queries
+
+
+def losses(objective: Objective, values: Array) -> Array:
+    """Values with their sign such that smaller is better; infinity where they are not finite."""
+    loss: Array = np.where(np.isfinite(values), -values if objective.mode == "max" else values, 0.0)
+    loss[~np.isfinite(values)] = math.inf
+    return loss
+
+
+def usable(values: Array) -> Array:
+    """Which objectives may belong to an answer: the same numbers as in the queries."""
+    return np.abs(values) <= 1e308  # NaN is not
+
+
+def best_rows(view: StudyView, stratum: int) -> Array:
+    """Rows of each trial's best checkpoint of a stratum, best first: by violation, then objective.
+
+    What was best stays best until a better one comes, so that only new reports are looked at.
+    """
+    reports = view.reports
+    known: Array
+    known, seen = view.memory.get(f"best rows {stratum}", (np.empty(0, "i8"), 0))
+    if seen == len(reports):
+        return known
+    new = np.flatnonzero(reports.stratum[seen:] == stratum) + seen
+    if stratum == INVALID:  # where a check failed nobody knows how near it was
+        new = new[np.isfinite(reports.violation[new])]
+    rows = np.concatenate([known, new[usable(reports.checked_objective[new])]])
+    keys = [rows, losses(view.goals.objective, reports.checked_objective[rows])]
+    if stratum == INVALID:
+        keys.append(reports.violation[rows])
+    rows = rows[np.lexsort(keys)]
+    _, first = np.unique(reports.trial[rows], return_index=True)
+    rows = rows[np.sort(first)]
+    view.memory[f"best rows {stratum}"] = rows, len(reports)
+    return rows
+
+
+def valid_checkpoints(view: StudyView, most: int = _MOST_FOUND) -> list[FoundCheckpoint]:
+    """The best valid checkpoint of each of the best trials, best first."""
+    return [
+        checkpoint(view, row) for row in best_rows(view, VALID)[: min(most, _MOST_FOUND)].tolist()
+    ]
+
+
+def nearest_misses(view: StudyView, most: int = _MOST_FOUND) -> list[FoundCheckpoint]:
+    """The least violating checkpoint of each trial, the least first; failed checks do not count."""
+    return [checkpoint(view, row) for row in best_rows(view, INVALID)[:most].tolist()]
+
+
+def measured(view: StudyView, row: int) -> dict[str, Estimate]:
+    """What the checks of a report gave; one that failed is left out."""
+    checks, names = view.checks, [c.name for c in view.goals.constraints]
+    first, last = np.searchsorted(checks.row, [row, row + 1])
+    found = zip(
+        checks.constraint[first:last].tolist(),
+        checks.value[first:last].tolist(),
+        checks.stderr[first:last].tolist(),
+        strict=True,
+    )
+    return {names[c]: Estimate(v, s) for c, v, s in found if not math.isnan(v)}
+
+
+def checkpoint(view: StudyView, row: int) -> FoundCheckpoint:
+    """The checkpoint that a report has checked."""
+    reports = view.reports
+    trial, attempt = int(reports.trial[row]), int(reports.attempt[row])
+    step = int(reports.checked_step[row])
+    return FoundCheckpoint(
+        trial=trial,
+        attempt=attempt,
+        step=step,
+        params=view.params(trial),
+        value=float(reports.checked_objective[row]),
+        constraints=measured(view, row),
+        violation=float(reports.violation[row]),
+        checkpoint=view.models.get((trial, attempt, step)),
+    )
+
+
+def best_of_all(view: StudyView) -> tuple[FoundCheckpoint, str] | None:
+    """The best objective that was reported, checked or not, with its stratum; the earliest of it.
+
+    The violation of one that was never checked is NaN.
+    """
+    reports = view.reports
+    loss = losses(view.goals.objective, reports.objective)
+    loss[reports.kind != STEP] = math.inf
+    if not len(loss) or math.isinf(loss.min()):
+        return None
+    row = int(loss.argmin())
+    trial, attempt, step = (
+        int(column[row]) for column in (reports.trial, reports.attempt, reports.step)
+    )
+    same = (reports.trial == trial) & (reports.attempt == attempt) & (reports.checked_step == step)
+    checked = np.flatnonzero(same)
+    if len(checked):
+        at = int(checked[-1])
+        return checkpoint(view, at), STRATA[int(reports.stratum[at])]
+    found = FoundCheckpoint(
+        trial=trial,
+        attempt=attempt,
+        step=step,
+        params=view.params(trial),
+        value=float(reports.objective[row]),
+        constraints={},
+        violation=math.nan,
+        checkpoint=view.models.get((trial, attempt, step)),
+    )
+    return found, "unchecked"
+
+
+def unchecked_losses(view: StudyView) -> Array:
+    """Losses of the reported checkpoints that were never checked, the smallest first.
+
+    Those of attempts that another one has replaced do not count.
+    """
+    reports = view.reports
+    rows = np.flatnonzero(
+        (reports.kind == STEP)
+        & np.isfinite(reports.objective)
+        & (reports.checked_step != reports.step)
+        & view.is_latest
+    )
+    # few checks are of another checkpoint than the one that was just reported
+    late = np.flatnonzero(
+        (reports.checked_step > 0)
+        & ((reports.checked_step != reports.step) | (reports.kind != STEP))
+    )
+    if len(late):
+        keys = _keys(reports.trial, reports.attempt, reports.step, rows)
+        checked = _keys(reports.trial, reports.attempt, reports.checked_step, late)
+        rows = rows[~np.isin(keys, checked)]
+    return np.sort(losses(view.goals.objective, reports.objective[rows]))
+
+
+def _keys(trial: Array, attempt: Array, step: Array, rows: Array) -> Array:
+    """A number for each checkpoint."""
+    both = trial[rows].astype("i8") * 0x8000 + attempt[rows]
+    return (both << 31) + step[rows]
+
+
+def as_json(view: StudyView, found: FoundCheckpoint | None) -> dict[str, Any] | None:
+    """A checkpoint as plain data, without NaN and infinity."""
+    if found is None:
+        return None
+    values = []
+    for constraint in view.goals.constraints:
+        estimate = found.constraints.get(constraint.name)
+        values.append(
+            {
+                "name": constraint.name,
+                "value": None if estimate is None else estimate.value,
+                "stderr": None if estimate is None else estimate.stderr,
+                "limit": constraint.limit,
+                "sense": "<=" if constraint.lower is None else ">=",
+                "ok": estimate is not None and constraint.holds(estimate),
+            }
+        )
+    return {
+        "trial": found.trial,
+        "attempt": found.attempt,
+        "step": found.step,
+        "value": finite(found.value),
+        "params": plain(dict(found.params)),
+        "constraints": values,
+        "violation": finite(found.violation),
+        "model": None if found.checkpoint is None else str(found.checkpoint),
+        "status": found.status,
+    }
+
+
+def finite(number: float | None) -> float | None:
+    """The number, or None where JSON has no word for it."""
+    return number if number is not None and math.isfinite(number) else None
+
+
+def plain(value: Any) -> Any:
+    """Parameters as JSON knows them: what is not finite as text."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    return value

@@ -1,0 +1,272 @@
+"""Reports and checks of a study as NumPy columns, read from its file.
+
+Python's ``sqlite3`` makes an object of every value it hands over, and that is what reading costs.
+So :func:`read_reports` asks for what differs from row to row only, and in a second query for the
+few rows that are not as nearly all are: a report of a first attempt, checked itself if at all.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
+
+STEP, END, AFTER = 0, 1, 2
+"""Kinds of report: one of a step, and a check at or after the end of its trial."""
+
+UNCHECKED, INVALID, VALID = 0, 1, 2
+"""Strata of reports."""
+
+CONTINUE, STOP, FINISH = 0, 1, 2
+"""What was decided at a report."""
+
+KINDS = ("step", "end", "after")
+STRATA = ("unchecked", "invalid", "valid")
+DECISIONS = ("continue", "stop", "finish")
+
+_REPORT_TYPES = {
+    "seq": "i8",
+    "trial": "i4",
+    "attempt": "i2",
+    "kind": "i1",
+    "step": "i4",
+    "objective": "f8",
+    "checked_step": "i4",
+    "checked_objective": "f8",
+    "violation": "f8",
+    "stratum": "i1",
+    "decision": "i1",
+    "primary_cost_s": "f8",
+    "snapshot_cost_s": "f8",
+    "time": "f8",
+}
+_CHECK_TYPES = {
+    "seq": "i8",
+    "constraint": "i2",
+    "value": "f8",
+    "stderr": "f8",
+    "cost_s": "f8",
+    "row": "i8",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Reports:
+    """The reports of a study, a column a field, in the order they were acknowledged.
+
+    ``objective`` is NaN where it was; ``checked_step`` is 0 where nothing was checked;
+    ``violation`` is NaN there and infinite where a check failed. ``kind``, ``stratum`` and
+    ``decision`` hold the numbers named in this module. Nobody writes to the columns.
+    """
+
+    seq: Array
+    trial: Array
+    attempt: Array
+    kind: Array
+    step: Array
+    objective: Array
+    checked_step: Array
+    checked_objective: Array
+    violation: Array
+    stratum: Array
+    decision: Array
+    primary_cost_s: Array
+    snapshot_cost_s: Array
+    time: Array
+    _read_ranks: Callable[[int], Array] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    @property
+    def rank(self) -> Array:
+        """Place among the reports it was ranked with, 0 where it was not: read when asked for."""
+        return (self._ranks & 0x7FFFFFFF).astype("i4")
+
+    @property
+    def of(self) -> Array:
+        """How many reports it was ranked with, itself included: read when asked for."""
+        return (self._ranks >> 32).astype("i4")
+
+    @cached_property
+    def _ranks(self) -> Array:
+        return self._read_ranks(int(self.seq[-1])) if len(self) else np.empty(0, "i8")
+
+
+@dataclass(frozen=True, eq=False)
+class Checks:
+    """The constraints that were evaluated, a column a field, in the order of their reports.
+
+    ``constraint`` is an index into the goals' constraints, ``row`` one into :class:`Reports`;
+    ``value`` is NaN where the check failed. Nobody writes to the columns.
+    """
+
+    seq: Array
+    constraint: Array
+    value: Array
+    stderr: Array
+    cost_s: Array
+    row: Array
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+
+class Growing:
+    """Columns that grow at their end; what was handed out before stays as it was.
+
+    >>> columns = Growing({"x": "i8"})
+    >>> columns.append({"x": np.array([1, 2])})
+    >>> before = columns.columns()["x"]
+    >>> columns.append({"x": np.array([3])})
+    >>> before.tolist(), columns.columns()["x"].tolist()
+    ([1, 2], [1, 2, 3])
+    """
+
+    def __init__(self, types: Mapping[str, str]) -> None:
+        self._buffers = {name: np.empty(0, dtype) for name, dtype in types.items()}
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def append(self, new: Mapping[str, Array]) -> None:
+        """Add rows: an array a column, all of one length."""
+        count = len(next(iter(new.values())))
+        for name, buffer in self._buffers.items():
+            if self._length + count > len(buffer):
+                larger = np.empty(self._room(count), buffer.dtype)
+                larger[: self._length] = buffer[: self._length]
+                self._buffers[name] = buffer = larger
+            buffer[self._length : self._length + count] = new[name]
+        self._length += count
+
+    def _room(self, count: int) -> int:
+        # the first reading of a study that has ended needs no room for more
+        return count if self._length == 0 else (self._length + count) * 5 // 4 + 1024
+
+    def columns(self) -> dict[str, Array]:
+        """The columns as they are now, not to be written to."""
+        found = {}
+        for name, buffer in self._buffers.items():
+            found[name] = view = buffer[: self._length]
+            view.flags.writeable = False
+        return found
+
+
+def no_reports() -> Growing:
+    """Columns for :class:`Reports`, without its ranks."""
+    return Growing(_REPORT_TYPES)
+
+
+def no_checks() -> Growing:
+    """Columns for :class:`Checks`."""
+    return Growing(_CHECK_TYPES)
+
+
+_USUAL = np.dtype(
+    [("where", "i8")]
+    + [(name, "f8") for name in ("objective", "violation", "primary_cost_s", "time")]
+)
+_USUAL_REPORTS = """
+SELECT (trial << 32) | step, objective, violation, primary_cost_s, time
+FROM reports WHERE seq > ? ORDER BY seq
+"""
+_ODD_REPORTS = """
+SELECT seq, attempt, kind, stratum, decision, coalesce(checked_step, 0), checked_objective,
+    snapshot_cost_s
+FROM reports WHERE seq > ? AND (decision != 'continue' OR attempt != 1 OR snapshot_cost_s != 0
+    OR stratum != CASE WHEN violation IS NULL THEN 'unchecked'
+                       WHEN violation = 0 THEN 'valid' ELSE 'invalid' END
+    OR checked_step IS NOT CASE WHEN violation IS NULL THEN NULL ELSE step END
+    OR checked_objective IS NOT CASE WHEN violation IS NULL THEN NULL ELSE objective END
+    OR kind != 'step')
+ORDER BY seq
+"""
+
+
+def read_reports(db: sqlite3.Connection, after: int) -> dict[str, Array]:
+    """The reports with a ``seq`` larger than ``after``, without their ranks."""
+    rows = np.fromiter(db.execute(_USUAL_REPORTS, (after,)), dtype=_USUAL)
+    seq = _sequence(db, after, len(rows))
+    step, violation = rows["where"] & 0x7FFFFFFF, rows["violation"]
+    checked = ~np.isnan(violation)
+    found: dict[str, Array] = {
+        "seq": seq,
+        "trial": rows["where"] >> 32,
+        "attempt": np.ones(len(rows), "i2"),
+        "kind": np.full(len(rows), STEP, "i1"),
+        "step": step,
+        "objective": rows["objective"],
+        "checked_step": np.where(checked, step, 0),
+        "checked_objective": np.where(checked, rows["objective"], np.nan),
+        "violation": violation,
+        "stratum": np.where(checked, np.where(violation == 0, VALID, INVALID), UNCHECKED),
+        "decision": np.full(len(rows), CONTINUE, "i1"),
+        "primary_cost_s": rows["primary_cost_s"],
+        "snapshot_cost_s": np.zeros(len(rows)),
+        "time": rows["time"],
+    }
+    _correct(found, db.execute(_ODD_REPORTS, (after,)).fetchall())
+    return found
+
+
+def _correct(found: dict[str, Array], odd: list[tuple[Any, ...]]) -> None:
+    """Put in place what the rows of ``_ODD_REPORTS`` have otherwise than nearly all rows."""
+    if not odd:
+        return
+    seq, attempt, kind, stratum, decision, checked_step, checked_objective, snapshot = zip(
+        *odd, strict=True
+    )
+    at = np.searchsorted(found["seq"], np.array(seq))
+    found["attempt"][at] = attempt
+    found["kind"][at] = [KINDS.index(word) for word in kind]
+    found["stratum"][at] = [STRATA.index(word) for word in stratum]
+    found["decision"][at] = [DECISIONS.index(word) for word in decision]
+    found["checked_step"][at] = checked_step
+    found["checked_objective"][at] = np.array(checked_objective, "f8")
+    found["snapshot_cost_s"][at] = snapshot
+
+
+def _sequence(db: sqlite3.Connection, after: int, count: int) -> Array:
+    """The numbers of the reports: without gaps, unless somebody has deleted some."""
+    last = db.execute("SELECT coalesce(max(seq), 0) FROM reports").fetchone()[0]
+    if last - after == count or count == 0:
+        return np.arange(after + 1, after + 1 + count)
+    rows = db.execute("SELECT seq FROM reports WHERE seq > ? ORDER BY seq", (after,))
+    return np.fromiter((row[0] for row in rows), dtype="i8", count=count)
+
+
+def read_ranks(db: sqlite3.Connection, last: int) -> Array:
+    """Of the reports up to ``last``: ``of`` in a number's upper half, ``rank`` in its lower."""
+    sql = (
+        "SELECT (coalesce(of, 0) << 32) | coalesce(rank, 0) FROM reports "
+        "WHERE seq <= ? ORDER BY seq"
+    )
+    return np.fromiter((row[0] for row in db.execute(sql, (last,))), dtype="i8")
+
+
+def read_checks(
+    db: sqlite3.Connection, after: int, constraints: Sequence[str], seq: Array
+) -> dict[str, Array]:
+    """The checks of reports with a ``seq`` larger than ``after``; ``seq`` are those of all."""
+    types = np.dtype([(name, kind) for name, kind in _CHECK_TYPES.items() if name != "row"])
+    cases = " ".join(f"WHEN ? THEN {index}" for index in range(len(constraints)))
+    several = len(constraints) > 1  # to tell names apart costs as much as two columns
+    which = f'CASE "constraint" {cases} END' if several else "0"
+    sql = (
+        f"SELECT seq, {which}, value, stderr, cost_s FROM checks "
+        'WHERE seq > ? ORDER BY seq, "constraint"'
+    )
+    values = (*constraints, after) if several else (after,)
+    rows = np.fromiter(db.execute(sql, values), dtype=types)
+    found: dict[str, Array] = {name: rows[name] for name in types.names or ()}
+    found["row"] = np.searchsorted(seq, rows["seq"])
+    return found

@@ -1,0 +1,75 @@
+"""The figures of a study, one a file.
+
+Each is a function of a :class:`~acetune.report.figures.digest.Digest` and returns a
+:class:`~acetune.report.figures.drawing.Drawing`: the figure with its title, caption, a description
+in words and a small table. They show aggregates: however large the study, a figure stays small.
+
+Adding one is a file here and a line in the table below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from acetune.core.errors import GoalError
+from acetune.report.figures.curves import curves
+from acetune.report.figures.digest import Digest
+from acetune.report.figures.drawing import Drawing, SmallTable
+from acetune.report.figures.importance import importance
+from acetune.report.figures.intervals import intervals
+from acetune.report.figures.progress import progress
+from acetune.report.figures.reasons import reasons
+from acetune.report.figures.strata import strata
+from acetune.report.figures.time import time
+from acetune.report.figures.tradeoff import tradeoff
+from acetune.report.figures.what_if import what_if
+
+if TYPE_CHECKING:
+    from acetune.report.view import StudyView
+
+#: the figures in the order of the page
+FIGURES: Mapping[str, Callable[[Digest], Drawing]] = {
+    "progress": progress,
+    "tradeoff": tradeoff,
+    "what_if": what_if,
+    "curves": curves,
+    "time": time,
+    "reasons": reasons,
+    "strata": strata,
+    "importance": importance,
+    "intervals": intervals,
+}
+
+
+def drawings(view: StudyView, ids: Iterable[str] | None = None) -> list[Drawing]:
+    """Figures of a study by their ids; all of them, in page order, by default."""
+    wanted = list(FIGURES) if ids is None else list(dict.fromkeys(ids))
+    for id in wanted:
+        if id not in FIGURES:
+            raise GoalError(f"there is no figure {id!r}; there are {', '.join(FIGURES)}")
+    digest = Digest(view)
+    return [FIGURES[id](digest) for id in wanted]
+
+
+def page_figures(view: StudyView) -> list[dict[str, Any]]:
+    """All figures of a study as JSON-able data, in page order."""
+    return [drawing.as_json() for drawing in drawings(view)]
+
+
+def trial_figure(view: StudyView, trial: int) -> dict[str, Any]:
+    """The learning curve of one trial as JSON-able data."""
+    return curves(Digest(view), [trial]).as_json()
+
+
+__all__ = [
+    "FIGURES",
+    "Digest",
+    "Drawing",
+    "SmallTable",
+    "curves",
+    "drawings",
+    "page_figures",
+    "strata",
+    "trial_figure",
+]

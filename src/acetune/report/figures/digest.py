@@ -1,0 +1,239 @@
+"""What several figures need of a study, worked out once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acetune.core.goals import Constraint, Goals
+from acetune.report.checkpoints import best_rows, losses
+from acetune.report.columns import INVALID, STEP, UNCHECKED, VALID
+
+if TYPE_CHECKING:
+    from acetune.report.view import StudyView, TrialRow
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+STRATA_ORDER = ((INVALID, "invalid"), (UNCHECKED, "unchecked"), (VALID, "valid"))
+
+
+_MOST_FOUND = 100
+
+
+class Place(NamedTuple):
+    """A checked checkpoint, by its row in the columns."""
+
+    row: int
+    trial: int
+    attempt: int
+    step: int
+    value: float
+
+
+class Measured(NamedTuple):
+    """Checkpoints whose checks all gave a number: a row each, a column a constraint."""
+
+    rows: Whole
+    loss: Floats
+    values: Floats
+    stderrs: Floats
+
+
+class Digest:
+    """A study as the figures look at it: losses to minimise, elapsed time, the answer.
+
+    Nothing is worked out before it is asked for, and nothing twice. A digest is of the moment: make
+    a new one when the view has been refreshed.
+    """
+
+    def __init__(self, view: StudyView) -> None:
+        self.view = view
+        self.goals: Goals = view.goals
+        self.sign = -1.0 if self.goals.objective.mode == "max" else 1.0
+        self.constrained = bool(self.goals.constraints)
+
+    # -- reports ---------------------------------------------------------------------------------
+
+    @cached_property
+    def loss(self) -> Floats:
+        """The objective of each report, to be minimised; infinite where it is no number."""
+        return losses(self.goals.objective, self.view.reports.objective)
+
+    @cached_property
+    def trial(self) -> Whole:
+        """The trial of each report, in the type that NumPy counts by."""
+        return self.view.reports.trial.astype(np.int64)
+
+    @cached_property
+    def is_step(self) -> Mask:
+        """Reports of training, not checks at or after the end of a trial."""
+        return np.asarray(self.view.reports.kind == STEP)
+
+    @cached_property
+    def current(self) -> Mask:
+        """Reports of training of the latest attempt of their trial."""
+        return np.asarray(self.view.is_latest & self.is_step)
+
+    @cached_property
+    def valid(self) -> Whole:
+        """Rows of the reports whose checkpoint qualified, with an objective that is a number."""
+        rows = np.flatnonzero(self.view.reports.stratum == VALID)
+        return rows[np.isfinite(self.checked_loss(rows))]
+
+    def checked_loss(self, rows: Whole) -> Floats:
+        """The losses of the checkpoints that were checked."""
+        return losses(self.goals.objective, self.view.reports.checked_objective[rows])
+
+    def checked_step(self, rows: Whole) -> Whole:
+        """The steps of the checkpoints that were checked."""
+        reports = self.view.reports
+        steps = reports.checked_step[rows]
+        return np.asarray(np.where(steps > 0, steps, reports.step[rows]))
+
+    # -- time ------------------------------------------------------------------------------------
+
+    @cached_property
+    def elapsed(self) -> Floats:
+        """Seconds that the study had run when each report came; pauses between runs left out."""
+        # a session that was killed may have run a little longer than it last said
+        return np.asarray(np.maximum.accumulate(self.since_start(self.view.reports.time)))
+
+    def since_start(self, times: Floats) -> Floats:
+        """Moments in seconds of running."""
+        times = np.asarray(times, float)
+        sessions = self.view.sessions
+        if not sessions:
+            return np.asarray(times - (times.min() if len(times) else 0.0))
+        started = np.array([session["started"] for session in sessions], float)
+        lengths = np.array([session["seconds"] for session in sessions], float)
+        before = np.concatenate([[0.0], np.cumsum(lengths)])[:-1]
+        which = np.clip(np.searchsorted(started, times, side="right") - 1, 0, None)
+        return np.asarray(np.maximum(before[which] + times - started[which], 0.0))
+
+    @cached_property
+    def end(self) -> float:
+        """How long the study has run."""
+        beats = float(sum(session["seconds"] for session in self.view.sessions))
+        return max(beats, float(self.elapsed.max()) if len(self.elapsed) else 0.0)
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    @cached_property
+    def measured(self) -> Measured:
+        """Checkpoints with a value of every constraint and an objective that is a number."""
+        checks = self.view.checks
+        first = np.flatnonzero(np.diff(checks.row, prepend=-1))
+        rows = checks.row[first]
+        at = np.repeat(np.arange(len(first)), np.diff(first, append=len(checks.row)))
+        values = np.full((len(rows), len(self.goals.constraints)), np.nan)
+        stderrs = np.zeros_like(values)
+        values[at, checks.constraint] = checks.value
+        stderrs[at, checks.constraint] = checks.stderr
+        loss = self.checked_loss(rows)
+        whole = np.isfinite(loss) & np.isfinite(values).all(axis=1)
+        return Measured(rows[whole], loss[whole], values[whole], np.nan_to_num(stderrs[whole]))
+
+    def values(self, rows: Whole, constraint: int) -> Floats:
+        """What the checks of some reports measured; NaN where nothing was, or not all."""
+        measured = self.measured
+        found = np.full(len(rows), np.nan)
+        if len(measured.rows):
+            at = np.minimum(np.searchsorted(measured.rows, rows), len(measured.rows) - 1)
+            there = measured.rows[at] == rows
+            found[there] = measured.values[at[there], constraint]
+        return found
+
+    # -- trials ----------------------------------------------------------------------------------
+
+    @cached_property
+    def rows(self) -> dict[int, TrialRow]:
+        """The trials by number."""
+        return {row.trial: row for row in self.view.trials}
+
+    @cached_property
+    def numbers(self) -> Whole:
+        """The numbers of all trials."""
+        return np.array([row.trial for row in self.view.trials], np.int64)
+
+    def per_trial(self, values: Floats, rows: Whole | Mask) -> Floats:
+        """The least value of each trial, in the order of :attr:`numbers`; infinite without one.
+
+        The values belong to these rows of the reports.
+        """
+        least = np.full(self.size, math.inf)
+        np.minimum.at(least, self.trial[rows], values)
+        return least[self.numbers]
+
+    @cached_property
+    def size(self) -> int:
+        """How long an array that is indexed by trial must be."""
+        return 1 + max(int(self.numbers.max(initial=0)), int(self.trial.max(initial=0)))
+
+    # -- the answer ------------------------------------------------------------------------------
+
+    @cached_property
+    def candidates(self) -> list[Place]:
+        """The best valid checkpoint of each trial, best first."""
+        return [self.place(row) for row in self._best(VALID)]
+
+    @cached_property
+    def nearest_misses(self) -> list[Place]:
+        """The checkpoint of each trial that came nearest to its limits, nearest first."""
+        return [self.place(row) for row in self._best(INVALID)]
+
+    def _best(self, stratum: int) -> list[int]:
+        rows: list[int] = best_rows(self.view, stratum)[:_MOST_FOUND].tolist()
+        return rows
+
+    @cached_property
+    def answer(self) -> Place | None:
+        """The best checkpoint that was confirmed, or else the best."""
+        status: dict[tuple[int, int, int], Any] = {}
+        for use in self.view.confirmations:
+            status[use["trial"], use["attempt"], use["step"]] = use["status"]
+        for found in self.candidates if status else ():
+            if status.get((found.trial, found.attempt, found.step)) == "confirmed":
+                return found
+        return self.candidates[0] if self.candidates else None
+
+    def place(self, row: int) -> Place:
+        """The checkpoint that was checked in a row."""
+        reports = self.view.reports
+        return Place(
+            row,
+            int(reports.trial[row]),
+            int(reports.attempt[row]),
+            int(self.checked_step(np.array([row]))[0]),
+            float(self.sign * self.checked_loss(np.array([row]))[0]),
+        )
+
+
+def limit_text(constraint: Constraint) -> str:
+    """The limit with a sign as in print."""
+    return f"{'≤' if constraint.lower is None else '≥'} {constraint.limit:g}"
+
+
+def excess(constraint: Constraint, values: Floats, stderrs: Floats, more: float = 0.0) -> Floats:
+    """How far values lie beyond the limit, margin included; at most 0 where it holds.
+
+    ``more`` standard errors are added to the constraint's own margin.
+    """
+    margin = (constraint.margin_se + more) * stderrs
+    if constraint.lower is None:
+        return values + margin - constraint.limit
+    return constraint.limit - (values - margin)
+
+
+def thinned(rows: Sequence[int] | Whole, most: int, keep: Sequence[int] | Whole = ()) -> Whole:
+    """At most about ``most`` of the rows, evenly spread, in order, ``keep`` always among them."""
+    rows = np.asarray(rows, np.int64)
+    if len(rows) > most:
+        rows = rows[np.unique(np.linspace(0, len(rows) - 1, most).round().astype(np.int64))]
+    return np.union1d(rows, np.asarray(keep, np.int64))

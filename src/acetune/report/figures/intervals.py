@@ -1,0 +1,152 @@
+"""How often trials were checked, and the measured cost ratio against Theorem 1's threshold."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from acetune.core.cost import interval_threshold
+from acetune.report.figures.digest import Digest, Floats, Mask, thinned
+from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
+from acetune.report.figures.look import BEST_OF_ALL, INVALID, NEUTRAL
+from acetune.report.figures.ranges import log_axis
+from acetune.report.figures.words import count, number, plain
+
+_TITLE = "Check at every step, or at the end?"
+_MOST = 600
+
+
+def intervals(digest: Digest) -> Drawing:
+    """Measured cost ratio of each trial over its last step T, by the interval that was chosen."""
+    if not digest.constrained:
+        return nothing("intervals", _TITLE, "This study has no constraints, so nothing is checked.")
+    policy = digest.view.info["policy"]
+    trials = [row for row in digest.view.trials if row.total_steps and row.interval]
+    steps = np.array([row.total_steps for row in trials], float)
+    each = np.array([row.interval == 1 for row in trials], bool)
+    ratio = np.array([row.cost_ratio or math.nan for row in trials], float)
+    known = np.isfinite(ratio)
+    if not known.any():
+        why = "No trial has started with a measured cost of a check yet."
+        if trials:
+            why += f" {_chosen_words(each, steps)}"
+        return nothing("intervals", _TITLE, why)
+    p = policy.get("truncation")
+    adaptive = policy.get("interval") == "adaptive" and isinstance(p, (int, float))
+    rows = thinned(np.flatnonzero(known), _MOST, _extremes(ratio, steps, known))
+    data = _threshold(float(p), steps[known]) if adaptive else []
+    for label, which, colour, symbol in (
+        ("checked at every step", each, BEST_OF_ALL, "circle"),
+        ("checked at the end", ~each, INVALID, "square-open"),
+    ):
+        some = rows[which[rows]]
+        if len(some):
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": label,
+                    "x": plain(steps[some]),
+                    "y": plain(ratio[some], 4),
+                    "text": [f"trial {trials[i].trial}" for i in some],
+                    "marker": {"color": colour, "symbol": symbol, "size": 7, "opacity": 0.8},
+                    "hovertemplate": "%{text}: r %{y}, T %{x}<extra></extra>",
+                }
+            )
+    heights = [float(v) for trace in data for v in trace["y"] if v]
+    layout = base_layout(
+        340,
+        xaxis={"title": axis_title("T, steps of the trial"), **_log_axis(steps[known])},
+        yaxis={"title": axis_title("r, a check in steps"), **_log_axis(np.array(heights))},
+        margin={"b": 66},
+    )
+    unknown = len(digest.view.trials) - int(known.sum())
+    caption = _caption(adaptive, p, len(rows), int(known.sum()), unknown)
+    at = np.flatnonzero(known)
+    middle = float(np.median(ratio[known]))
+    alt = (
+        f"{_chosen_words(each, steps)} The measured cost of a check was "
+        f"{number(float(ratio[known].min()), 3)} to {number(float(ratio[known].max()), 3)} "
+        f"training steps, {number(middle, 3)} in the middle."
+    )
+    if adaptive:
+        lengths, which = np.unique(steps[at], return_inverse=True)
+        thresholds = np.array([interval_threshold(float(p), length) for length in lengths])
+        below = int(np.sum(ratio[at] < thresholds[which]))
+        alt += f" {below:,} of {len(at):,} trials lay below the threshold."
+    return Drawing("intervals", _TITLE, caption, alt, data, layout, _table(each, steps, ratio, p))
+
+
+def _chosen_words(each: Mask, steps: Floats) -> str:
+    every = int(each.sum())
+    return (
+        f"{count(every, 'trial')} {'was' if every == 1 else 'were'} to be checked at every step, "
+        f"{len(each) - every:,} only at the end."
+    )
+
+
+def _extremes(ratio: Floats, steps: Floats, known: Mask) -> list[int]:
+    at = np.flatnonzero(known)
+    some = [ratio[at].argmin(), ratio[at].argmax(), steps[at].argmin(), steps[at].argmax()]
+    return [int(at[i]) for i in some]
+
+
+def _threshold(p: float, steps: Floats) -> list[dict[str, Any]]:
+    low, high = max(2.0, float(steps.min()) / 1.5), max(4.0, float(steps.max()) * 1.5)
+    x = np.geomspace(low, high, 60)
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": f"threshold (p = {p:g})",
+            "x": plain(x, 4),
+            "y": plain([interval_threshold(p, value) for value in x], 4),
+            "line": {"color": NEUTRAL, "width": 2, "dash": "6px,3px"},
+            "hovertemplate": "threshold %{y} at T %{x}<extra></extra>",
+        }
+    ]
+
+
+def _log_axis(values: Floats) -> dict[str, Any]:
+    """With some room, and never less than a factor of 4."""
+    low, high = float(np.log10(values.min())), float(np.log10(values.max()))
+    room = max(0.06 * (high - low), (0.6 - (high - low)) / 2, 0.05)
+    return log_axis(low - room, high + room)
+
+
+def _caption(adaptive: bool, p: Any, shown: int, known: int, unknown: int) -> str:
+    text = (
+        "Each mark is a trial, where it stood when it started: the number of its steps T, and the "
+        "cost of one check measured in training steps by then, r."
+    )
+    if adaptive:
+        text += (
+            f" Below the dashed line, Theorem 1's threshold for p = {p:g} (the share that is "
+            "stopped), checking at every step is expected to cost less; above it, one check at "
+            "the end."
+        )
+    else:
+        text += " The policy does not choose by the theorem, so no threshold is drawn."
+    if shown < known:
+        text += f" {shown:,} of {known:,} trials are shown."
+    if unknown:
+        verb = "is" if unknown == 1 else "are"
+        text += (
+            f" {count(unknown, 'trial')} without a known T, interval or ratio {verb} left out; no "
+            "ratio is known before the first check."
+        )
+    return text
+
+
+def _table(each: Mask, steps: Floats, ratio: Floats, p: Any) -> SmallTable:
+    rows = []
+    for label, which in (("at every step", each), ("at the end", ~each)):
+        if which.any():
+            known = ratio[which][np.isfinite(ratio[which])]
+            middle = number(float(np.median(known)), 3) if len(known) else "unknown"
+            rows.append(
+                [label, f"{int(which.sum()):,}", number(float(np.median(steps[which])), 3), middle]
+            )
+    return SmallTable(["checked", "trials", "median T", "median cost ratio"], rows)

@@ -1,0 +1,61 @@
+"""How the figures of a study look: the same colours and symbols for the same things everywhere.
+
+Every colour has at least three times the luminance contrast of a white and of a near-black page,
+and most people can tell them apart; symbols, dashes and patterns differ as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from acetune.drawing.palette import FONT, GRID, LINE, TEXT
+
+VALID, INVALID, UNCHECKED = "#009E73", "#D55E00", "#7F7F7F"
+BEST_OF_ALL = "#2B86C9"  # a blue between Okabe and Ito's two, which are too dark or too light
+ANSWER = "#C9709F"
+NEUTRAL = "#7F7F7F"  # limits, thresholds
+
+#: by the number of the stratum in the columns: unchecked, invalid, valid
+STRATA = ("unchecked", "invalid", "valid")
+STRATUM_COLOURS = (UNCHECKED, INVALID, VALID)
+STRATUM_SYMBOLS = ("circle-open", "x", "circle")
+
+AXIS: dict[str, Any] = {"automargin": True, "zeroline": False, "showline": True}
+NOTE: dict[str, Any] = {"showarrow": False, "font": {"size": 12}}
+
+_TITLE_ROOM = 42
+
+
+def faint(colour: str, alpha: float) -> str:
+    """A colour, see-through."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{alpha:g})"
+
+
+def light(layout: dict[str, Any], title: str) -> dict[str, Any]:
+    """A layout made to stand alone on white: title, letters, lines, no default template."""
+    layout |= {
+        "template": "none",
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+        "font": {"family": FONT, "size": 12, "color": TEXT},
+        "title": {
+            "text": f"<b>{title}</b>",
+            "font": {"size": 15},
+            "x": 0,
+            "xanchor": "left",
+            "xref": "container",
+            "y": 1,
+            "yref": "container",
+            "yanchor": "top",
+            "pad": {"t": 14, "l": 12},
+        },
+        "height": layout.get("height", 400) + _TITLE_ROOM,
+    }
+    margin = layout.setdefault("margin", {})
+    margin["t"] = margin.get("t", 10) + _TITLE_ROOM
+    for name, axis in layout.items():
+        if name.startswith(("xaxis", "yaxis")):
+            for key, value in (("gridcolor", GRID), ("linecolor", LINE), ("tickcolor", LINE)):
+                axis.setdefault(key, value)
+    return layout

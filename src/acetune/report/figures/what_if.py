@@ -1,0 +1,252 @@
+"""The best feasible objective under other limits, from what was recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from acetune.core.goals import Constraint
+from acetune.report.figures.digest import Digest
+from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
+from acetune.report.figures.look import AXIS, BEST_OF_ALL, NEUTRAL, NOTE, VALID, faint
+from acetune.report.figures.ranges import Window, window
+from acetune.report.figures.stairs import Stairs, fewer, shifted, stairs_of, standing_on
+from acetune.report.figures.words import count, number, plain_near, safe, short
+from acetune.report.what_if import what_if as breakpoints
+
+_TITLE = "What another limit would give"
+_MOST_PANELS = 4
+_HEIGHTS = (190, 70)  # pixels: objective, unchecked checkpoints
+_GAPS = (14, 70)  # pixels: inside a panel, below it
+_BLOCK = sum(_HEIGHTS) + sum(_GAPS)
+_TOP, _FOOT = 10, 84
+
+
+def what_if(digest: Digest) -> Drawing:
+    """Staircases of the best objective against each limit, the other limits as they are."""
+    constraints = digest.goals.constraints[:_MOST_PANELS]
+    if not constraints:
+        return nothing("what_if", _TITLE, "This study has no constraints, so no limits to move.")
+    if not len(digest.measured.rows):
+        return nothing("what_if", _TITLE, "No checkpoint has been checked with success yet.")
+    found = [stairs_of(entry["breakpoints"]) for entry in breakpoints(digest.view)]
+    if not any(len(stairs.limits) for stairs in found):
+        why = "Every checked checkpoint breaks several limits: moving a single one would not help."
+        return nothing("what_if", _TITLE, why)
+    whole = _BLOCK * len(constraints) - _GAPS[1]
+    layout = base_layout(whole + _FOOT, margin={"b": _FOOT, "t": _TOP}, shapes=[], annotations=[])
+    data: list[dict[str, Any]] = []
+    words, table_rows = [], []
+    for panel, (constraint, stairs) in enumerate(zip(constraints, found, strict=False)):
+        _panel(digest, panel, stairs, data, layout, whole)
+        words.append(_said(digest, constraint, stairs))
+        table_rows += _table_rows(constraint, stairs)
+    objective = short(digest.goals.objective.name)
+    table = SmallTable(["limit", f"best {objective}", "where", "unchecked, better"], table_rows)
+    caption = _caption(digest)
+    return Drawing("what_if", _TITLE, caption, " ".join(words), data, layout, table)
+
+
+def _panel(
+    digest: Digest,
+    panel: int,
+    stairs: Stairs,
+    data: list[dict[str, Any]],
+    layout: dict[str, Any],
+    whole: int,
+) -> None:
+    constraint = digest.goals.constraints[panel]
+    measured = digest.measured
+    held = standing_on(stairs, constraint)
+    shown = fewer(stairs)
+    x = window(measured.values[:, panel], [constraint.limit, *stairs.limits[:1].tolist()])
+    must = [] if not len(stairs.values) else [float(stairs.values[-1])]
+    y = window(stairs.values, must + ([] if held is None else [float(stairs.values[held])]))
+    loose = x.high if constraint.lower is None else x.low
+    names = [f"{letter}{_key(panel, part)}" for part in (0, 1) for letter in "xy"]
+    if len(shown.limits):
+        top: dict[str, Any] = {"type": "scatter", "xaxis": names[0], "yaxis": names[1]}
+        low: dict[str, Any] = {"type": "scatter", "xaxis": names[2], "yaxis": names[3]}
+        if (measured.stderrs[:, panel] > 0).any():
+            data += _band(digest, panel, top, loose, x, y)
+        xs = plain_near([*shown.limits, loose], x.span)
+        data.append(
+            {
+                **top,
+                "mode": "lines",
+                "name": "best under this limit",
+                "legendgroup": "best",
+                "showlegend": panel == 0,
+                "x": xs,
+                "y": plain_near([*shown.values, shown.values[-1]], y.span / 10),
+                "text": [*shown.labels, shown.labels[-1]],
+                "line": {"shape": "hv", "color": VALID, "width": 2},
+                "hovertemplate": "limit %{x}: %{y}<br>%{text}<extra></extra>",
+            }
+        )
+        data.append(
+            {
+                **low,
+                "mode": "lines",
+                "name": "unchecked, better",
+                "legendgroup": "unchecked",
+                "showlegend": panel == 0,
+                "x": xs,
+                "y": [*shown.unchecked, shown.unchecked[-1]],
+                "line": {"shape": "hv", "color": BEST_OF_ALL, "width": 1.5, "dash": "4px,2px"},
+                "hovertemplate": "%{y:,} better checkpoints were not checked<extra></extra>",
+            }
+        )
+    _axes(digest, layout, panel, whole, x, y, held is not None)
+
+
+def _band(
+    digest: Digest, panel: int, place: dict[str, Any], loose: float, x: Window, y: Window
+) -> list[dict[str, Any]]:
+    """Between the staircases of values a standard error worse and a standard error better."""
+    sides = [shifted(digest, panel, more) for more in (1.0, -1.0)]
+    floor = y.low if digest.sign < 0 else y.high  # nothing yet, where the better side begins
+    lines = []
+    for (limits, losses), name in zip(sides, ("", "one standard error"), strict=True):
+        values = digest.sign * losses
+        xs = [*sides[1][0][:1], *limits, loose]
+        ys = [floor, *values, *(values[-1:] if len(values) else [floor])]
+        lines.append(
+            {
+                **place,
+                "mode": "lines",
+                "name": name,
+                "legendgroup": "band",
+                "showlegend": bool(name) and panel == 0,
+                "x": plain_near(xs, x.span),
+                "y": plain_near(ys, y.span),
+                "line": {"shape": "hv", "width": 0, "color": VALID},
+                "hoverinfo": "skip",
+                **({"fill": "tonexty", "fillcolor": faint(VALID, 0.22)} if name else {}),
+            }
+        )
+    return lines
+
+
+def _key(panel: int, part: int) -> str:
+    number = 2 * panel + part + 1
+    return "" if number == 1 else str(number)
+
+
+def _axes(
+    digest: Digest,
+    layout: dict[str, Any],
+    panel: int,
+    whole: int,
+    x: Window,
+    y: Window,
+    found: bool,
+) -> None:
+    constraint = digest.goals.constraints[panel]
+    start = panel * _BLOCK  # pixels from the top
+    upper, lower = _key(panel, 0), _key(panel, 1)
+    looser = "looser →" if constraint.lower is None else "← looser"
+    middle = start + _HEIGHTS[0] + _GAPS[0]
+    spans = ((upper, start, _HEIGHTS[0]), (lower, middle, _HEIGHTS[1]))
+    for key, top, height in spans:
+        layout[f"xaxis{key}"] = {**AXIS, "anchor": f"y{key}", "range": x.range}
+        layout[f"yaxis{key}"] = {
+            **AXIS,
+            "anchor": f"x{key}",
+            "domain": [max(0.0, 1 - (top + height) / whole), 1 - top / whole],
+        }
+    layout[f"xaxis{upper}"] |= {"showticklabels": False, "matches": f"x{lower}"}
+    title = f"limit of {safe(constraint.name, 24)} ({looser})"
+    layout[f"xaxis{lower}"] |= {"title": axis_title(title)}
+    objective = safe(digest.goals.objective.name, 20)
+    layout[f"yaxis{upper}"] |= {"title": axis_title(objective), "range": y.range, "nticks": 6}
+    layout[f"yaxis{lower}"] |= {
+        "title": axis_title("unchecked"),
+        "rangemode": "tozero",
+        "nticks": 3,
+    }
+    for key in (upper, lower):
+        layout["shapes"].append(
+            {
+                "type": "line",
+                "xref": f"x{key}",
+                "x0": constraint.limit,
+                "x1": constraint.limit,
+                "yref": f"y{key} domain",
+                "y0": 0,
+                "y1": 1,
+                "line": {"color": NEUTRAL, "width": 1.5, "dash": "4px,3px"},
+            }
+        )
+    left = (constraint.limit - x.low) / x.span > 0.5
+    text = f"limit now {constraint.limit:g}" + ("" if found else ":<br>nothing qualifies")
+    layout["annotations"].append(
+        {
+            **NOTE,
+            "text": text,
+            "xref": f"x{upper}",
+            "x": constraint.limit,
+            "xanchor": "right" if left else "left",
+            "xshift": -3 if left else 3,
+            "yref": f"y{upper} domain",
+            "y": 0.02 if digest.sign < 0 else 0.98,
+            "yanchor": "bottom" if digest.sign < 0 else "top",
+            "align": "right" if left else "left",
+        }
+    )
+
+
+def _said(digest: Digest, constraint: Constraint, stairs: Stairs) -> str:
+    name, objective = short(constraint.name), short(digest.goals.objective.name)
+    if not len(stairs.limits):
+        return f"No limit of {name} would help: every checked checkpoint breaks another limit."
+    held = standing_on(stairs, constraint)
+    if held is None:
+        text = f"At the limit of {name}, {constraint.limit:g}, nothing qualifies"
+    else:
+        text = (
+            f"At the limit of {name}, {constraint.limit:g}, the best {objective} is "
+            f"{number(stairs.values[held])}, with "
+            f"{count(stairs.unchecked[held], 'better checkpoint')} unchecked"
+        )
+    following = 0 if held is None else held + 1
+    if following == len(stairs.values):
+        return f"{text}; no looser limit gives a better one among those checked."
+    return (
+        f"{text}; the next better, {number(stairs.values[following])}, needs a limit of "
+        f"{number(stairs.limits[following])}; the best of all, {number(stairs.values[-1])}, one of "
+        f"{number(stairs.limits[-1])}."
+    )
+
+
+def _table_rows(constraint: Constraint, stairs: Stairs) -> list[list[str]]:
+    """The step that the limit stands on, and some around it."""
+    held = standing_on(stairs, constraint)
+    near = -1 if held is None else held
+    return [
+        [
+            f"{short(constraint.name)} {number(stairs.limits[i])}"
+            + (" (holds now)" if i == held else ""),
+            number(stairs.values[i]),
+            stairs.labels[i],
+            f"{stairs.unchecked[i]:,}",
+        ]
+        for i in range(max(0, near - 4), min(len(stairs.limits), near + 6))
+    ]
+
+
+def _caption(digest: Digest) -> str:
+    constraints = len(digest.goals.constraints)
+    text = (
+        "The best objective among the checked checkpoints, had the limit been another one. The "
+        "band shows where the step would lie with values one standard error better or worse. "
+        "Below: how many reported checkpoints are better than that and were never checked, so the "
+        "line is a lower bound of what is possible. A limit that is chosen after looking needs "
+        "fresh data to confirm it."
+    )
+    if any(constraint.margin_se for constraint in digest.goals.constraints):
+        text += " Limits include the margin."
+    if constraints > 1:
+        text += " Each panel moves one limit and leaves the others as they are."
+    if constraints > _MOST_PANELS:
+        text += f" The first {_MOST_PANELS} of {constraints} constraints are shown."
+    return text

@@ -1,0 +1,108 @@
+"""Words and numbers for people: escaped, short, in units that fit."""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from acetune.summary import duration
+
+_DIGITS = 5
+
+
+def short(text: object, most: int = 40) -> str:
+    """Text of unknown origin on one line, shortened.
+
+    >>> short("learning\\nrate"), short("x" * 50, 8)
+    ('learning rate', 'xxxxxxx…')
+    """
+    # before anything else: what is cut off need not be looked at
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)[: 4 * most]).split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def safe(text: object, most: int = 40) -> str:
+    """The same as Plotly takes it: no tags, no formulas. It does not know ``&quot;``.
+
+    >>> safe("<b>lr</b>"), safe("$x$")
+    ('&lt;b&gt;lr&lt;/b&gt;', '&#36;x&#36;')
+    """
+    return html.escape(short(text, most), quote=False).replace("$", "&#36;")
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number as people read it.
+
+    >>> number(0.123456), number(None), number(float("inf")), number(123456.0)
+    ('0.1235', 'none', 'infinite', '123,456')
+    """
+    if value is None or math.isnan(value):
+        return "none"
+    if math.isinf(value):
+        return "infinite" if value > 0 else "-infinite"
+    if 1e4 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
+
+
+def seconds(value: float) -> str:
+    """Seconds as people say them, with a digit more where there are few of them.
+
+    >>> seconds(0.0123), seconds(7.25), seconds(200)
+    ('12.3 ms', '7.2 s', '3 min 20 s')
+    """
+    if 0 < value < 1:
+        return f"{value * 1e3:.3g} ms"
+    return f"{value:.1f} s" if 0 < value < 10 else duration(value)
+
+
+def count(n: int, what: str) -> str:
+    """So many of something.
+
+    >>> count(1, "trial"), count(4800, "report")
+    ('1 trial', '4,800 reports')
+    """
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def time_unit(span_s: float) -> tuple[float, str]:
+    """Seconds in the unit of an axis, and its name.
+
+    >>> time_unit(90), time_unit(1e5)
+    ((1.0, 's'), (3600.0, 'h'))
+    """
+    if span_s < 600:
+        return 1.0, "s"
+    return (60.0, "min") if span_s < 6 * 3600 else (3600.0, "h")
+
+
+def plain(values: ArrayLike, digits: int = _DIGITS) -> list[Any]:
+    """Numbers for JSON: as many digits as a picture needs, None where there is no finite number.
+
+    >>> plain([0.123456789, float("nan"), 12345678.9])
+    [0.12346, None, 12346000.0]
+    """
+    array: NDArray[Any] = np.asarray(values)
+    if array.dtype.kind in "iu":
+        whole: list[Any] = array.tolist()
+        return whole
+    array = array.astype(float)
+    rounded = [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in array.tolist()]
+    return [int(v) if v is not None and v == int(v) and abs(v) < 1e4 else v for v in rounded]
+
+
+def plain_near(values: ArrayLike, span: float) -> list[Any]:
+    """Numbers for JSON, rounded to a ten-thousandth of what the axis spans.
+
+    >>> plain_near([1000.123456, 1000.2], span=1.0)
+    [1000.1235, 1000.2]
+    """
+    if not (math.isfinite(span) and span > 0):
+        return plain(values, 12)
+    places = 4 - math.floor(math.log10(span))
+    array = np.asarray(values, float)
+    return [round(v, places) if math.isfinite(v) else None for v in array.tolist()]

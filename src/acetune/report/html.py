@@ -1,0 +1,218 @@
+"""The report: one HTML file that opens offline, and the same page for the dashboard.
+
+The file holds everything, plotly.js too, and says in its content-security policy that nothing
+else may be loaded or run: scripts and styles only with the hashes given there, no network at all.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import metadata, resources
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+from acetune.core.errors import AcetuneError
+from acetune.report.markup import to_html
+from acetune.report.sections import first_trials, sections, short
+
+if TYPE_CHECKING:
+    from acetune.report.view import StudyView
+
+SCRIPTS = ("dom.js", "figures.js", "slider.js", "trials.js", "live.js", "page.js")
+_PLOTLY_LINK = '<script defer src="static/plotly.js"></script>'
+_SCRIPT_LINK = '<script src="static/page.js"></script>'
+_STYLES_LINK = '<link rel="stylesheet" href="static/page.css">'
+_WHAT_IF = "what_if"  # the figure that stands beside its slider
+_LATEST_STOPPED = 10  # stopped trials whose details are in the report
+_DETAILS_BYTES = 300_000  # of all their details together
+
+
+def write_report(study: StudyView | Path | str, out: Path | str) -> Path:
+    """Write the report of a study as one HTML file, and give its path.
+
+    ``study`` is a study file, or a view of one that is open already. A study that runs may be
+    reported on too: the file shows how it stands.
+    """
+    from acetune.report.view import StudyView
+
+    view = study if isinstance(study, StudyView) else StudyView(Path(study))
+    try:
+        text = render(report_content(view))
+    finally:
+        if view is not study:
+            view.close()
+    path = Path(out)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # whole or not at all: a browser may have the old one open
+        building = path.with_name(path.name + ".new")
+        building.write_text(text, encoding="utf-8")
+        building.replace(path)
+    except OSError as error:
+        raise AcetuneError(f"cannot write {path}: {error.strerror}") from None
+    return path
+
+
+def page_content(view: StudyView) -> dict[str, Any]:
+    """The content of the page with its parts as elements: what a live page reads again."""
+    from acetune.report.content import content
+
+    found = content(view)
+    found["parts"] = sections(found)
+    return found
+
+
+def report_content(view: StudyView) -> dict[str, Any]:
+    """The content of a page that has no server to ask: with the details of some trials."""
+    from acetune.report.content import trial_detail
+    from acetune.report.figures import Digest
+    from acetune.report.figures.choosing import chosen_trials
+
+    found = page_content(view)
+    details, room = {}, _DETAILS_BYTES
+    for trial in _spoken_of(found, chosen_trials(Digest(view))):
+        details[trial] = trial_detail(view, trial)
+        room -= len(json.dumps(details[trial]))
+        if room < 0:
+            break
+    found["details"] = details
+    return found
+
+
+def _spoken_of(content: Mapping[str, Any], drawn: Iterable[int]) -> list[int]:
+    """Trials of which the page speaks, the answer first, and those that were stopped last."""
+    answer = content["answer"]
+    found = [answer["best"], *answer["candidates"], *answer["nearest_misses"]]
+    trials = [one["trial"] for one in found if one is not None] + list(drawn)
+    columns, rows = content["trials"]["columns"], content["trials"]["rows"]
+    trial, state = columns.index("trial"), columns.index("state")
+    trials[1:1] = [row[trial] for row in rows if row[state] == "stopped"][-_LATEST_STOPPED:]
+    return list(dict.fromkeys(trials))
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def render(content: Mapping[str, Any], *, live: bool = False) -> str:
+    """The page as HTML.
+
+    By default everything is in it. With ``live`` it takes its styles and scripts from ``static/``
+    and then asks ``api/`` for what is new; the server sends the content-security policy.
+    """
+    parts = content["parts"]
+    rest = [f for f in content["figures"] if f["id"] != _WHAT_IF]
+    what_if = [f for f in content["figures"] if f["id"] == _WHAT_IF]
+    name = short(content["study"]["name"], 200)
+    return _template().substitute(
+        policy=_PLOTLY_LINK if live else _policy(),
+        title=html.escape(f"{name} - acetune"),
+        styles=(_STYLES_LINK if live else f"<style>{stylesheet()}</style>") + _plotly_styles(),
+        live=' data-live=""' if live else "",
+        heading=html.escape(name),
+        **{p: to_html(parts[p]) for p in ("lead", "answer", "numbers", "running")},
+        **{p: to_html(parts[p]) for p in ("confirmations", "settings")},
+        what_if_figure="".join(to_html(parts[f"figure-{f['id']}"]) for f in what_if),
+        figures="".join(to_html(parts[f"figure-{f['id']}"]) for f in rest),
+        trials=to_html(first_trials(content)),
+        version=metadata.version("acetune"),
+        content=f'<script type="application/json" id="content">{_data(content)}</script>',
+        scripts=_SCRIPT_LINK if live else _inline(),
+    )
+
+
+def _data(content: Mapping[str, Any]) -> str:
+    """The data of the page; what is written as HTML already is left out."""
+    data = {key: value for key, value in content.items() if key != "parts"}
+    data["trials"] = _packed(**content["trials"])
+    data["figures"] = [{"id": f["id"], "figure": f["figure"]} for f in content["figures"]]
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    # so that no string can end the element or open a comment in it
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _packed(columns: list[str], rows: list[list[Any]]) -> dict[str, Any]:
+    """The table of trials with words that come again and again as numbers of a list."""
+    words: dict[int, list[str]] = {}
+    packed = [list(row) for row in rows]
+    for place in range(len(columns)):
+        found = dict.fromkeys(row[place] for row in rows if row[place] is not None)
+        if 4 * len(found) > len(rows) or not all(isinstance(word, str) for word in found):
+            continue
+        words[place] = list(found)
+        numbers = {None: None} | {word: number for number, word in enumerate(found)}
+        for row in packed:
+            row[place] = numbers[row[place]]
+    return {"columns": columns, "rows": packed, "words": words}
+
+
+def live_beginning() -> str:
+    """What every live page begins with: a browser that has it begins to fetch plotly.js."""
+    return _asset("page.html").partition("$policy")[0] + _PLOTLY_LINK
+
+
+def _inline() -> str:
+    return "".join(f"<script>{text}</script>\n" for text in (script(), plotly_js()))
+
+
+@cache
+def _policy() -> str:
+    rules = (
+        f"default-src 'none'; script-src {_hashes([script(), plotly_js()])}; "
+        f"style-src {_hashes([stylesheet(), ''])}; base-uri 'none'; form-action 'none'"
+    )
+    return f'<meta http-equiv="Content-Security-Policy" content="{rules}">'
+
+
+def _hashes(texts: Iterable[str]) -> str:
+    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in texts)
+    return " ".join(f"'sha256-{digest.decode()}'" for digest in digests)
+
+
+@cache
+def _plotly_styles() -> str:
+    """Style elements that plotly.js finds in place of those it would make.
+
+    It makes one that is empty and adds rules to it by code, which the hash of nothing allows. It
+    makes another, full of rules for maps, unless an element has its id: here is that element.
+    """
+    ids = re.findall(r'getElementById\("([0-9a-f]{64})"\)', plotly_js())
+    return "".join(f'<style id="{found}"></style>' for found in dict.fromkeys(ids))
+
+
+# -- what it is made of ----------------------------------------------------------------------------
+
+
+@cache
+def _template() -> Template:
+    return Template(_asset("page.html"))
+
+
+@cache
+def stylesheet() -> str:
+    """The styles of the page."""
+    return _asset("page.css")
+
+
+@cache
+def script() -> str:
+    """The script of the page: its files as one, with no name left outside."""
+    return "(() => {\n'use strict';\n" + "\n".join(map(_asset, SCRIPTS)) + "\n})();\n"
+
+
+@cache
+def plotly_js() -> str:
+    """plotly.js, from the package of that name."""
+    from plotly.offline import get_plotlyjs  # here: it takes a while to import
+
+    return str(get_plotlyjs())
+
+
+def _asset(name: str) -> str:
+    return resources.files("acetune.report").joinpath("assets", name).read_text("utf-8")

@@ -1,0 +1,96 @@
+"""One trial as data: what it tried, how it went, and why it ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from acetune.core.errors import StudyError
+from acetune.report.checkpoints import finite, plain
+from acetune.report.columns import CONTINUE, STEP
+from acetune.report.explanation import (
+    checked_words,
+    headline,
+    report_cells,
+    report_columns,
+    thinned,
+    why_unchecked,
+)
+from acetune.report.figures import trial_figure
+from acetune.report.view import StudyView
+from acetune.store import Store
+
+
+def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dict[str, Any]:
+    """One trial as plain data: its latest attempt, and how the earlier ones ended.
+
+    Where it has more than ``most_reports`` some are left out, and ``reports.note`` says so.
+    """
+    if view.trial(trial) is None:
+        last = view.trials[-1].trial if view.trials else 0
+        known = f"it has trials 1 to {last}" if last else "it has no trial yet"
+        raise StudyError(f"{view.path} has no trial {trial}; {known}")
+    with view.open() as store:
+        attempts = store.rows("SELECT * FROM trials WHERE trial = ? ORDER BY attempt", (trial,))
+        latest = attempts[-1]
+        hardware = store.hardware().get((trial, latest["attempt"]))
+        names = [name for name, number in store.names().items() if number == trial]
+        reports, unchecked = _reports(view, store, trial, latest["attempt"], most_reports)
+    policy = view.info["policy"] if view.goals.constraints else {}
+    why = headline(latest, len(attempts), policy)
+    why += [f"measured on: {hardware}"] if hardware is not None else []
+    why += [f"limit: {constraint.describe()}" for constraint in view.goals.constraints]
+    note = why_unchecked(latest, policy, unchecked)
+    picture = trial_figure(view, trial)
+    return {
+        "trial": trial,
+        "name": names[0] if names else None,
+        "attempt": latest["attempt"],
+        "state": latest["state"],
+        "reason": latest["reason"],
+        "why": why + ([note] if note else []),
+        "params": plain(view.params(trial)),
+        "total_steps": latest["total_steps"],
+        "interval": latest["interval"],
+        "cost_ratio": finite(latest["cost_ratio"]),
+        "started": latest["started"],
+        "ended": latest["ended"],
+        "hardware": hardware,
+        "attempts": [
+            {name: row[name] for name in ("attempt", "state", "reason", "resumed_from")}
+            for row in attempts
+        ],
+        "reports": reports,
+        "figure": picture["figure"],
+        "alt": picture["alt"],
+    }
+
+
+def _reports(
+    view: StudyView, store: Store, trial: int, attempt: int, most: int
+) -> tuple[dict[str, Any], bool]:
+    """The reports of an attempt as a table, and whether any of them was not checked."""
+    columns = view.reports
+    rows = np.flatnonzero((columns.trial == trial) & (columns.attempt == attempt))
+    turning = (columns.decision[rows] != CONTINUE) | (columns.kind[rows] != STEP)
+    turning[1:] |= np.diff(columns.stratum[rows]) != 0
+    kept = thinned(len(rows), np.flatnonzero(turning)[-most // 2 :].tolist(), most)
+    seqs = columns.seq[rows[kept]].tolist()
+    marks = ", ".join("?" * len(seqs))
+    found = store.rows(f"SELECT * FROM reports WHERE seq IN ({marks}) ORDER BY seq", tuple(seqs))
+    checks = store.rows(f"SELECT * FROM checks WHERE seq IN ({marks}) ORDER BY seq", tuple(seqs))
+    words = checked_words(checks)
+    note = ""
+    if len(kept) < len(rows):
+        note = (
+            f"{len(kept)} of its {len(rows)} reports, spread evenly, with those where its stratum "
+            "changed and those at its end"
+        )
+    unchecked = bool((columns.stratum[rows] == 0).any())
+    table = {
+        "columns": report_columns(view.goals),
+        "rows": [report_cells(report, words) for report in found],
+        "note": note,
+    }
+    return table, unchecked

@@ -1,0 +1,304 @@
+"""A study file as the report and the dashboard see it: columns in memory, read as they grow."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from acetune.core.errors import StudyFileError
+from acetune.core.goals import Goals
+from acetune.queries import goals_from_json
+from acetune.report.columns import (
+    Array,
+    Checks,
+    Reports,
+    no_checks,
+    no_reports,
+    read_checks,
+    read_ranks,
+    read_reports,
+)
+from acetune.store import Store
+
+_Stat: TypeAlias = tuple[int, ...] | None  # what changes when a file does; None: there is none
+
+_TRIALS = (
+    "SELECT trial, attempt, params, total_steps, interval, cost_ratio, resumed_from, state, "
+    "reason, startup_cost_s, started, ended FROM trials ORDER BY trial, attempt"
+)
+_SMALL = (
+    ("study", "rowid"),
+    ("sessions", "session"),
+    ("confirmations", "use"),
+    ("checkpoints", "trial, attempt, step"),
+)
+
+
+class TrialRow(NamedTuple):
+    """The latest attempt of a trial."""
+
+    trial: int
+    attempt: int
+    params: dict[str, Any]
+    total_steps: int | None
+    interval: int | None
+    cost_ratio: float | None
+    resumed_from: int
+    state: str
+    reason: str
+    startup_cost_s: float | None
+    started: float
+    ended: float | None
+
+
+class StudyView:
+    """A study file, read into columns. It is never written to, and may be running.
+
+    Used by one thread at a time, not always the same one. The file is open only while it is read:
+    a driver that ends meanwhile is then the last to close it, and SQLite tidies up after it.
+
+    Parameters
+    ----------
+    path:
+        The study file.
+
+    Attributes
+    ----------
+    path, info, goals:
+        Where the file is, its row of the table ``study`` with JSON decoded, and what is wanted.
+    reports, checks:
+        The columns (:class:`~acetune.report.columns.Reports`,
+        :class:`~acetune.report.columns.Checks`).
+    trials:
+        The latest attempt of each trial, in the order of their numbers.
+    sessions, confirmations:
+        The rows of these tables, in order.
+    models:
+        Where models are kept, by trial, attempt and step.
+    startup_s, disk_bytes:
+        What starting all attempts took, and how much models and checkpoints take.
+    running:
+        Whether a process has the study now, to write to it.
+    tables:
+        The rows of ``study``, ``sessions``, ``confirmations`` and ``checkpoints`` as they are.
+    memory:
+        For those who derive something from the columns and want to go on where they were.
+    """
+
+    info: dict[str, Any]
+    goals: Goals
+    reports: Reports
+    checks: Checks
+    trials: list[TrialRow]
+    sessions: list[dict[str, Any]]
+    confirmations: list[dict[str, Any]]
+    models: dict[tuple[int, int, int], Path]
+    startup_s: float
+    disk_bytes: int
+    running: bool
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._reports, self._checks = no_reports(), no_checks()
+        self._last_seq = 0
+        self._trial_rows: dict[int, tuple[Any, ...]] = {}
+        self._places: dict[int, int] = {}
+        self._attempts: Array = np.zeros(1, "i4")  # the latest, by trial
+        self.tables: dict[str, list[dict[str, Any]]] = {}
+        self._signature: tuple[_Stat, ...] = ()
+        self._settled = False
+        self._free: _Stat = None
+        self.trials = []
+        self.running = False
+        self.memory: dict[str, Any] = {}
+        # Once, what is no whole study file is refused; SQLite looks it through beside the reading.
+        with ThreadPoolExecutor(1) as beside:
+            whole = beside.submit(lambda: Store.read(self.path).close())
+            try:
+                self._id = self._identity()
+                self.refresh()
+            except StudyFileError:
+                whole.result()  # knows better what is wrong, if anything is
+                raise
+            whole.result()
+
+    def refresh(self) -> bool:
+        """Read what is new. True if anything has changed; cheap when nothing has."""
+        if self._identity() != self._id:
+            raise StudyFileError(f"{self.path} was replaced by another file; open it again")
+        signature = (self._stat(""), self._stat("-wal"))
+        same = signature == self._signature
+        changed = False
+        # The times of files are coarse: what was committed in the same tick as the look before
+        # shows at a second look.
+        if not (same and self._settled):
+            changed = self._read()
+        self._signature, self._settled = signature, same
+        was, self.running = self.running, self._is_running()
+        return changed or was != self.running
+
+    def close(self) -> None:
+        """Let go of the columns; the file itself is not open."""
+        self._reports, self._checks = no_reports(), no_checks()
+        self._show_columns()
+        self.memory.clear()
+
+    def __enter__(self) -> StudyView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Store]:
+        """The study file, for a question that the columns do not answer."""
+        with self._connected() as (store, _):
+            yield store
+
+    def trial(self, number: int) -> TrialRow | None:
+        """The latest attempt of a trial, or None."""
+        at = self._places.get(number)
+        return None if at is None else self.trials[at]
+
+    def params(self, number: int) -> dict[str, Any]:
+        """The parameters of a trial."""
+        return self.trials[self._places[number]].params
+
+    @property
+    def is_latest(self) -> Array:
+        """Whether a report belongs to the latest attempt of its trial."""
+        latest: Array = self._attempts[self.reports.trial] == self.reports.attempt
+        return latest
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[tuple[Store, sqlite3.Connection]]:
+        uri = f"{self.path.resolve().as_uri()}?mode=ro"
+        with contextlib.ExitStack() as opened:
+            try:
+                db = sqlite3.connect(uri, uri=True, timeout=10, isolation_level=None)
+                opened.callback(db.close)
+                store = Store(self.path, db, None)
+            except sqlite3.Error as error:
+                raise StudyFileError(f"cannot read {self.path}: {error}") from None
+            with store.understanding():
+                yield store, db
+
+    def _read(self) -> bool:
+        with self._connected() as (store, db):
+            db.execute("BEGIN")  # all tables as they were at one moment
+            changed = self._read_small_tables(store)
+            changed |= self._read_trials(db)
+            changed |= self._read_columns(db)
+        return changed
+
+    def _read_small_tables(self, store: Store) -> bool:
+        read = {name: store.rows(f"SELECT * FROM {name} ORDER BY {by}") for name, by in _SMALL}
+        if read == self.tables:
+            return False
+        self.tables = read
+        info = read["study"][0]
+        self.goals = goals_from_json(info["objective"], info["constraints"])
+        encoded = ("objective", "constraints", "policy", "space", "settings", "versions")
+        self.info = {k: json.loads(v) if k in encoded else v for k, v in info.items()}
+        self.sessions = read["sessions"]
+        self.confirmations = [
+            {**use, "metrics": json.loads(use["metrics"])} for use in read["confirmations"]
+        ]
+        self.models = {
+            (row["trial"], row["attempt"], row["step"]): store.files / row["path"]
+            for row in read["checkpoints"]
+            if row["kind"] == "model"
+        }
+        self.disk_bytes = sum(row["bytes"] for row in read["checkpoints"])
+        return True
+
+    def _read_trials(self, db: sqlite3.Connection) -> bool:
+        rows = db.execute(_TRIALS).fetchall()
+        self.startup_s = sum(row[9] or 0.0 for row in rows)
+        latest = {row[0]: row for row in rows}  # the last of several attempts stays
+        if latest == self._trial_rows:
+            return False
+        known = {trial.trial: trial for trial in self.trials}
+        self.trials = [
+            known[number]
+            if self._trial_rows.get(number) == row
+            else TrialRow(row[0], row[1], json.loads(row[2]), *row[3:])
+            for number, row in latest.items()
+        ]
+        self._trial_rows = latest
+        self._places = {number: place for place, number in enumerate(latest)}
+        self._attempts = np.zeros(1 + max(latest, default=0), "i4")
+        self._attempts[list(latest)] = [row[1] for row in latest.values()]
+        return True
+
+    def _read_columns(self, db: sqlite3.Connection) -> bool:
+        new = read_reports(db, self._last_seq)
+        if not len(new["seq"]) and hasattr(self, "reports"):
+            return False
+        self._reports.append(new)
+        names = [constraint.name for constraint in self.goals.constraints]
+        seq = self._reports.columns()["seq"]
+        self._checks.append(read_checks(db, self._last_seq, names, seq))
+        self._last_seq = int(seq[-1]) if len(seq) else 0
+        self._show_columns()
+        return True
+
+    def _show_columns(self) -> None:
+        self.reports = Reports(**self._reports.columns(), _read_ranks=self._ranks)
+        self.checks = Checks(**self._checks.columns())
+
+    def _ranks(self, last_seq: int) -> Array:
+        with self._connected() as (_, db):
+            return read_ranks(db, last_seq)
+
+    # -- the files -------------------------------------------------------------------------------
+
+    def _stat(self, ending: str) -> _Stat:
+        try:
+            found = Path(f"{self.path}{ending}").stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+    def _identity(self) -> tuple[int, ...]:
+        found = self._stat("")
+        if found is None:
+            raise StudyFileError(f"there is no study file {self.path} any more")
+        return found[:2]
+
+    def _is_running(self) -> bool:
+        """Whether its lock is held.
+
+        To ask the kernel one has to take the lock, if only for microseconds, and a driver that
+        starts just then would be refused. So it is asked shared, which disturbs no driver that
+        runs, and once it was free not again before the lock file has changed: whoever takes the
+        lock writes its number there.
+        """
+        signature = self._stat("-lock")
+        if signature is None or signature == self._free:
+            return False
+        try:
+            lock = os.open(f"{self.path}-lock", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # a file system without locks: nobody can hold one
+            return False
+        finally:
+            os.close(lock)
+        self._free = signature
+        return False

@@ -1,0 +1,132 @@
+"""The best checkpoint by the limit: what other limits would have given, from what was recorded.
+
+As one limit is loosened, the answer changes only where a checkpoint begins to qualify that is
+better than all before it. Those limits are the breakpoints; between them nothing changes, so a
+few rows answer for every limit, and give what ``StudyResult.what_if`` gives there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from acetune.core.goals import Constraint
+from acetune.report.checkpoints import losses, unchecked_losses, usable
+from acetune.report.columns import UNCHECKED, Array
+from acetune.report.view import StudyView
+
+NOTE = (
+    "A lower bound, from what was recorded: checkpoints that could not win under the limits of the "
+    "study were not checked. A limit that is chosen after looking needs fresh data to confirm it."
+)
+
+
+def what_if(view: StudyView) -> list[dict[str, Any]]:
+    """For each constraint the best checkpoint at every limit, the other limits as they are.
+
+    Breakpoints go from strict to loose; each answer holds from its limit up to the next one's. The
+    first has no limit: it holds below all others, where nothing that was recorded qualifies.
+    """
+    unchecked = unchecked_losses(view) if view.goals.constraints else np.empty(0)
+    return [
+        _of_constraint(view, index, constraint, unchecked)
+        for index, constraint in enumerate(view.goals.constraints)
+    ]
+
+
+def _of_constraint(
+    view: StudyView, index: int, constraint: Constraint, unchecked: Array
+) -> dict[str, Any]:
+    steps, needs = _front(view, index)
+    reports = view.reports
+    loss = losses(view.goals.objective, reports.checked_objective[steps])
+    better = np.searchsorted(unchecked, loss)  # how many are smaller
+    at = _check_rows(view, index, steps)
+    columns: dict[str, Array] = {
+        "limit": needs,
+        "value": reports.checked_objective[steps],
+        "stderr": view.checks.stderr[at],
+        "constraint_value": view.checks.value[at],
+        "trial": reports.trial[steps],
+        "step": reports.checked_step[steps],
+        "unchecked_better": better,
+    }
+    nothing = dict.fromkeys(columns, None) | {"unchecked_better": len(unchecked)}
+    rows = zip(*[column.tolist() for column in columns.values()], strict=True)
+    low, high = _range(constraint.limit, needs)
+    return {
+        "constraint": constraint.name,
+        "sense": "<=" if constraint.lower is None else ">=",
+        "limit": constraint.limit,
+        "low": low,
+        "high": high,
+        "breakpoints": [nothing, *[dict(zip(columns, row, strict=True)) for row in rows]],
+        "note": NOTE,
+    }
+
+
+def _front(view: StudyView, index: int) -> tuple[Array, Array]:
+    """Rows of the reports that are the answer at some limit, and the strictest limit of each.
+
+    Whatever is beaten stays beaten, so that only new reports have to be compared with them.
+    """
+    reports, constraint = view.reports, view.goals.constraints[index]
+    known, seen = view.memory.get(f"front {index}", (np.empty(0, "i8"), 0))
+    new = _candidates(view, index, seen)
+    rows = np.concatenate([known, new])
+    at = _check_rows(view, index, rows)
+    needs = _needed_limit(constraint, view.checks.value[at], view.checks.stderr[at])
+    loss = losses(view.goals.objective, reports.checked_objective[rows])
+    # from strict to loose; of those that qualify together the best is first, and the earliest
+    strictness = needs if constraint.lower is None else -needs
+    order = np.lexsort([rows, loss, strictness])
+    place = np.empty(len(rows), "i8")  # in the order of answers: by loss, then by time
+    place[np.lexsort([rows, loss])] = np.arange(len(rows))
+    place = place[order]
+    best_before = np.concatenate([[len(rows)], np.minimum.accumulate(place)[:-1]])[: len(rows)]
+    keep = order[place < best_before]
+    view.memory[f"front {index}"] = rows[keep], len(reports)
+    return rows[keep], needs[keep]
+
+
+def _candidates(view: StudyView, index: int, seen: int) -> Array:
+    """Rows after the first ``seen`` that are answers if the limit of one constraint allows it."""
+    reports = view.reports
+    fine = (reports.stratum[seen:] != UNCHECKED) & (reports.violation[seen:] < math.inf)
+    fine &= usable(reports.checked_objective[seen:])
+    first = int(np.searchsorted(view.checks.row, seen))
+    for other, constraint in enumerate(view.goals.constraints):
+        its = np.flatnonzero(view.checks.constraint[first:] == other) + first
+        value, stderr = view.checks.value[its], view.checks.stderr[its]
+        if other == index:
+            holds = np.isfinite(_needed_limit(constraint, value, stderr))
+        elif constraint.lower is None:
+            holds = _needed_limit(constraint, value, stderr) <= constraint.limit
+        else:
+            holds = _needed_limit(constraint, value, stderr) >= constraint.limit
+        held = np.zeros(len(fine), bool)
+        held[view.checks.row[its[holds]] - seen] = True
+        fine &= held
+    return np.flatnonzero(fine) + seen
+
+
+def _needed_limit(constraint: Constraint, value: Array, stderr: Array) -> Array:
+    """The strictest limit that measurements satisfy, margin included: as in ``Constraint``."""
+    margin = constraint.margin_se * stderr
+    return value + margin if constraint.lower is None else value - margin
+
+
+def _check_rows(view: StudyView, index: int, rows: Array) -> Array:
+    """Where the checks of one constraint are, by the reports they belong to."""
+    its = np.flatnonzero(view.checks.constraint == index)
+    return its[np.searchsorted(view.checks.row[its], rows)] if len(rows) else its[:0]
+
+
+def _range(limit: float, needs: Array) -> tuple[float, float]:
+    """Where a slider has something to show: all breakpoints and the limit, and a little more."""
+    ends = [limit, *needs[[0, -1]].tolist()] if len(needs) else [limit]
+    low, high = min(ends), max(ends)
+    more = 0.05 * (high - low) or 0.1 * abs(limit) or 1.0
+    return low - more, high + more

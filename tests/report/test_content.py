@@ -1,0 +1,233 @@
+"""The page as data: its numbers are those of the study file, whatever the study is like."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+import acetune
+from acetune import ACE, Constraint, Estimate
+from acetune.cli.show import to_json
+from acetune.core.goals import Goals, Objective
+from acetune.found import Ledger
+from acetune.queries import TRIALS, unchecked_better
+from acetune.report import StudyView
+from acetune.report.answer import result_of
+from acetune.report.content import content
+from acetune.result import reading
+from engines.helpers import by_hand, g_of, tune
+from report.written import Attempt, Written, studies, write, write_attempt
+
+#            (loss, g) at steps 1, 2, 3
+TABLE = [
+    [(9.0, 1.0), (5.0, 2.0), (4.0, 3.0)],
+    [(8.0, 1.0), (6.0, 4.0), (3.0, 5.0)],
+    [(7.0, 6.0), (2.0, 2.5), (1.0, 9.0)],
+]
+
+
+def require_same_as_load(view: StudyView) -> None:
+    """The result from the columns is the result from the file."""
+    wanted, found = acetune.load(view.path), result_of(view)
+    for one in fields(wanted):
+        if one.name != "ledger":
+            assert getattr(found, one.name) == getattr(wanted, one.name), one.name
+    for one in fields(Ledger):  # sums, in another order
+        assert getattr(found.ledger, one.name) == pytest.approx(getattr(wanted.ledger, one.name))
+    assert list(found.reasons.values()) == list(wanted.reasons.values())
+
+
+def require_same_numbers(view: StudyView) -> dict[str, Any]:
+    """What the page says is what ``acetune show --json`` and the table of trials say."""
+    page = content(view, figures=False)
+    json.dumps(page, allow_nan=False)
+    result = acetune.load(view.path)
+    shown = to_json(result)
+    answer = page["answer"]
+    assert answer["outcome"] == shown["outcome"]
+    misses = answer["nearest_misses"]
+    for found, wanted in (
+        (answer["best"], shown["best"]),
+        (misses[0] if misses else None, shown["nearest_miss"]),
+    ):
+        if wanted is None:
+            assert found is None
+            continue
+        assert found is not None
+        for name in ("trial", "attempt", "step", "params", "value", "violation", "status"):
+            assert found[name] == wanted[name]
+        assert found["model"] == wanted["checkpoint"]
+        measured = {c["name"]: c for c in found["constraints"]}
+        for constraint in result.goals.constraints:
+            one = measured[constraint.name]
+            estimate = wanted["constraints"][constraint.name]
+            assert (one["value"], one["stderr"]) == (estimate["value"], estimate["stderr"])
+            assert one["ok"] == constraint.holds(Estimate(**estimate))
+    with reading(view.path) as store:
+        best = None if result.best is None else result.best.value
+        assert answer["unchecked_better"] == unchecked_better(store, result.goals, best)
+        require_same_trials(page, store.rows(TRIALS[result.goals.objective.mode]))
+    return page
+
+
+def require_same_trials(page: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    """The table of trials is that of ``StudyResult.trials``."""
+    names, found_rows = page["trials"]["columns"], page["trials"]["rows"]
+    assert [row[0] for row in found_rows] == [row["trial"] for row in rows]
+    for row, wanted in zip(found_rows, rows, strict=True):
+        found = dict(zip(names, row, strict=True))
+        assert (found["state"], found["checks"]) == (wanted["state"], wanted["checks"])
+        assert found["steps"] == (wanted["last_step"] or 0)
+        assert found["training_s"] == pytest.approx(wanted["training_s"] or 0.0)
+        for name in ("best_objective", "best_valid_objective", "least_violation"):
+            value = wanted[name]
+            if value is None:
+                assert found[name] is None
+            elif math.isfinite(value):  # an infinite one may hide what the page shows
+                assert found[name] == pytest.approx(value, rel=1e-4)
+
+
+@given(studies())
+@settings(max_examples=25, deadline=None)
+def test_numbers_are_those_of_the_file(study: Written) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "study.db"
+        write(study, path).close()
+        with StudyView(path) as view:
+            require_same_as_load(view)
+            require_same_numbers(view)
+
+
+@given(studies())
+@settings(max_examples=12, deadline=None)
+def test_numbers_of_a_study_that_grows(study: Written) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "study.db"
+        store = write(Written(study.goals, []), path)
+        view = StudyView(path)
+        for number, attempts in enumerate(study.trials, 1):
+            for place, attempt in enumerate(attempts, 1):
+                write_attempt(store, study.goals, number, place, attempt)
+                view.refresh()
+                content(view, figures=False)
+        require_same_as_load(view)
+        require_same_numbers(view)
+        store.close()
+
+
+def test_a_real_study(study: Path) -> None:
+    tune(
+        by_hand(TABLE),
+        study,
+        xs=[0, 1, 2],
+        policy=ACE(truncation=0, interval=1, gate=False),
+        constraints=[Constraint("g", upper=2, check=g_of)],
+        confirm=lambda model: {"g": Estimate(model[2] + 0.5, 0.25), "loss": 5.5},
+        confirm_top=2,
+    )
+    view = StudyView(study)
+    require_same_as_load(view)
+    page = require_same_numbers(view)
+
+    answer = page["answer"]
+    assert (answer["best"]["trial"], answer["best"]["value"]) == (2, 8.0)  # the one confirmed
+    assert [found["status"] for found in answer["candidates"]] == ["failed", "confirmed"]
+    assert answer["best_of_all"]["value"] == 1.0 and answer["best_of_all"]["stratum"] == "invalid"
+    assert answer["words"].startswith("The best checkpoint that qualifies: loss 8, g 1")
+    assert "confirmed on fresh data" in answer["trust"] and "used 2 times" in answer["trust"]
+    assert [use["status"] for use in page["confirmations"]] == ["failed", "confirmed"]
+    metrics = {m["name"]: (m["value"], m["stderr"]) for m in page["confirmations"][1]["metrics"]}
+    assert metrics == {"g": (1.5, 0.25), "loss": (5.5, 0.0)}
+    about = page["study"]
+    assert about["running"] is False and about["ended"] == "all trials are done"
+    assert about["constraints"][0]["text"] == "g <= 2" and about["workers"] == 1
+    assert about["seq"] == 9 and about["policy"].startswith("ACE (truncation=0")
+    numbers = {row["label"]: row["value"] for row in page["numbers"]}
+    assert (numbers["trials"], numbers["reports"], numbers["checks"]) == ("3", "9", "9")
+    assert numbers["time on checks"] == "20%" and numbers["confirmations"] == "2"
+
+
+def test_what_was_not_checked_is_counted_and_said(study: Path) -> None:
+    goals = Goals(Objective("auc", "max"), (Constraint("g", upper=1.0),))
+    reports: list[tuple[float, Any]] = [(0.5, {"g": Estimate(0.5)})]
+    reports += [(0.9, None), (0.8, None), (0.4, None)]
+    write(Written(goals, [[Attempt(reports, None, "finished", 0)]]), study).close()
+    page = require_same_numbers(StudyView(study))
+
+    assert page["answer"]["unchecked_better"] == 2
+    assert page["answer"]["words"].endswith(
+        "The best of all has auc 0.9 (trial 1, step 2) and was never checked. "
+        "2 better checkpoints were never checked."
+    )
+    assert page["answer"]["best_of_all"]["violation"] is None
+
+
+def test_without_constraints_everything_is_valid(study: Path) -> None:
+    def train(trial: acetune.Trial) -> None:
+        for step in trial.steps(3):
+            trial.report(trial.params["x"] - step)
+
+    tune(train, study, xs=[5, 7])
+    page = require_same_numbers(StudyView(study))
+    assert page["answer"]["words"] == "The best checkpoint: loss 2; trial 1, step 3."
+    assert page["what_if"] == [] and page["answer"]["unchecked_better"] == 0
+    assert [row["label"] for row in page["numbers"]] == [
+        "trials", "reports", "wall clock", "training", "on disk",
+    ]  # fmt: skip
+    assert page["numbers"][1]["note"] == "6 valid"
+
+
+def test_before_anything_was_reported(study: Path) -> None:
+    goals = Goals(Objective("loss"), (Constraint("g", upper=1.0),))
+    store = write(Written(goals, []), study)
+    view = StudyView(study)
+    page = require_same_numbers(view)
+    assert page["answer"]["best"] is page["answer"]["best_of_all"] is None
+    assert page["answer"]["words"] == "Nothing has been reported yet." and page["study"]["running"]
+    store.close()
+    view.refresh()
+    assert content(view, figures=False)["answer"]["words"] == "Nothing was reported."
+
+
+def test_a_study_of_a_ray_tuner_has_no_searcher_and_workers_of_its_own(study: Path) -> None:
+    goals = Goals(Objective("loss"), (Constraint("g", upper=1.0),))
+    store = write(Written(goals, [[Attempt([(1.0, None)], None, "running", 0)]]), study)
+    with store.transaction():
+        store.set_settings(
+            json.dumps({"engine": "ray tune", "confirm_top": 0, "keep_models": 3}), "x"
+        )
+        store.name_trial(1, "1a2b_00000")
+    about = content(StudyView(study), figures=False)["study"]
+    store.close()
+    assert (about["searcher"], about["workers"], about["engine"]) == ("Ray's own", None, "ray tune")
+
+
+def test_long_and_hostile_words_stay_words(study: Path) -> None:
+    hostile = "<script>alert(1)</script>" + "x" * 10_000
+    goals = Goals(Objective("loss"), (Constraint(hostile, upper=1.0),))
+    store = write(Written(goals, []), study)
+    with store.transaction():
+        store.add_trial(1, 1, {hostile: hostile, "y": math.inf}, 1e9, 0)
+        store.end_trial(1, 1, "failed", hostile, 1e9)
+    store.close()
+    page = content(StudyView(study), figures=False)
+    json.dumps(page, allow_nan=False)
+    assert page["study"]["constraints"][0]["name"] == hostile
+    assert len(page["trials"]["columns"][-2]) == len(page["trials"]["rows"][0][-2]) == 80
+    assert page["trials"]["rows"][0][-1] == "inf"
+
+
+def test_a_result_in_a_notebook_is_a_table_of_text(study: Path) -> None:
+    goals = Goals(Objective("<b>loss</b>"), (Constraint("g", upper=1.0),))
+    write(Written(goals, [[Attempt([(1.0, {"g": Estimate(0.5)})], None, "finished", 0)]]),
+          study).close()  # fmt: skip
+    html = acetune.load(study)._repr_html_()
+    assert html.startswith("<table>") and "&lt;b&gt;loss&lt;/b&gt; 1, g 0.5" in html
+    assert "<b>" not in html and html.count("<tr>") == html.count("</tr>") >= 6

@@ -1,0 +1,125 @@
+"""Why a trial ended: the page and the terminal say the same, with the numbers of the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from acetune import ACE, Constraint, Estimate
+from acetune.cli import app
+from acetune.core.errors import StudyError
+from acetune.core.goals import Goals, Objective
+from acetune.report import StudyView
+from acetune.report.trial_detail import trial_detail
+from engines.helpers import by_hand, g_of, tune
+from report.written import Attempt, Written, write
+
+GOALS = Goals(Objective("loss"), (Constraint("g", upper=0.2),))
+
+
+def flat(text: str) -> str:
+    """A terminal's text without its line breaks and frames."""
+    return " ".join(text.replace("│", " ").split())
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> StudyView:
+    """A study in which trials were stopped."""
+    path = tmp_path_factory.mktemp("stopped") / "study.db"
+    table = [[(float(n), 5.0 - n), (float(n), 1.0), (float(n), 1.0)] for n in range(1, 7)]
+    tune(
+        by_hand(table),
+        path,
+        xs=range(6),
+        policy=ACE(truncation=0.5, interval=1),
+        constraints=[Constraint("g", upper=2, check=g_of)],
+    )
+    return StudyView(path)
+
+
+def test_page_and_terminal_say_the_same(stopped: StudyView) -> None:
+    for trial in stopped.trials:
+        detail = trial_detail(stopped, trial.trial)
+        run = CliRunner().invoke(
+            app, ["explain", str(stopped.path), str(trial.trial), "--all"], env={"COLUMNS": "200"}
+        )
+        assert run.exit_code == 0
+        said = flat(run.output)
+        assert detail["why"][0] == f"trial {trial.trial} {trial.state}: {trial.reason}"
+        for line in detail["why"]:
+            assert flat(line) in said
+        for row in detail["reports"]["rows"]:
+            assert flat(" ".join(row)) in said
+    states = {trial.state for trial in stopped.trials}
+    assert "stopped" in states  # or nothing was explained
+
+
+def test_the_reports_are_those_of_the_file(stopped: StudyView) -> None:
+    trial = next(t.trial for t in stopped.trials if t.state == "stopped")
+    detail = trial_detail(stopped, trial)
+    with stopped.open() as store:
+        rows = store.rows("SELECT * FROM reports WHERE trial = ? ORDER BY seq", (trial,))
+    assert detail["reports"]["columns"][:3] == ["step", "loss", "stratum"]
+    assert [row[:3] for row in detail["reports"]["rows"]] == [
+        [str(r["step"]), f"{r['objective']:.5g}", r["stratum"]] for r in rows
+    ]
+    assert detail["reports"]["rows"][-1][-1] == "stop" and detail["reports"]["note"] == ""
+    assert detail["figure"]["data"] and detail["params"] == stopped.params(trial)
+    json.dumps(detail, allow_nan=False)
+
+
+def test_long_trials_are_thinned_and_said_to_be(study: Path) -> None:
+    reports: list[tuple[float, Any]] = [(float(n), None) for n in range(1000)]
+    reports[501] = (0.0, {"g": Estimate(0.1)})
+    write(Written(GOALS, [[Attempt(reports, None, "stopped", 0)]]), study).close()
+    table = trial_detail(StudyView(study), 1)["reports"]
+
+    steps = [int(row[0]) for row in table["rows"]]
+    assert len(steps) < 110 and steps == sorted(set(steps))
+    assert {1, 502, 1000} <= set(steps) and table["rows"][-1][-1] == "stop"
+    assert table["note"].startswith(f"{len(steps)} of its 1000 reports")
+
+
+def test_attempts_names_hardware_and_tracebacks(study: Path) -> None:
+    attempts = [
+        Attempt([(1.0, None)], None, "failed", 0),
+        Attempt([(1.0, None), (2.0, None)], None, "failed", 1),
+    ]
+    store = write(Written(GOALS, [attempts]), study)
+    with store.transaction():
+        store.end_trial(1, 2, "failed", "ValueError: x", 1e9, "Traceback ...\n  [/bold]: x\n")
+        store.set_hardware(1, 2, "a <fast> machine")
+        store.name_trial(1, "1a2b_00000")
+    store.close()
+    detail = trial_detail(StudyView(study), 1)
+
+    assert [a["attempt"] for a in detail["attempts"]] == [1, 2]
+    assert detail["attempt"] == 2 and detail["name"] == "1a2b_00000"
+    assert detail["hardware"] == "a <fast> machine"
+    assert [row[0] for row in detail["reports"]["rows"]] == ["2", "3"]  # of the latest attempt
+    why = "\n".join(detail["why"])
+    assert "this is its attempt 2" in why and "[/bold]: x" in why and "measured on: a <fast>" in why
+    run = CliRunner().invoke(app, ["explain", str(study), "train_1a2b_00000"])
+    assert run.exit_code == 0 and "[/bold]: x" in run.output
+
+
+def test_names_and_errors_are_not_taken_for_markup(study: Path) -> None:
+    goals = Goals(Objective("[/loss]"), (Constraint("[bold]g", upper=0.2),))
+    reports: list[tuple[float, Any]] = [(1.0, {"[bold]g": Estimate(0.1)})]
+    write(Written(goals, [[Attempt(reports, None, "finished", 0)]]), study).close()
+    run = CliRunner().invoke(app, ["explain", str(study), "1"], env={"COLUMNS": "200"})
+    assert run.exit_code == 0
+    assert "limit: [bold]g <= 0.2" in run.output and "[/loss]" in run.output
+    assert "[bold]g 0.1" in run.output
+
+
+def test_a_trial_that_is_not_there_is_said(study: Path, stopped: StudyView) -> None:
+    with pytest.raises(StudyError, match=r"has no trial 99; it has trials 1 to 6"):
+        trial_detail(stopped, 99)
+    write(Written(GOALS, []), study).close()
+    with pytest.raises(StudyError, match=r"has no trial 1; it has no trial yet"):
+        trial_detail(StudyView(study), 1)

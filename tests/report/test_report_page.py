@@ -1,0 +1,228 @@
+"""The report in a real browser: what people see is what the study file says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+import acetune
+from acetune.cli.show import to_json
+from acetune.report.html import write_report
+from browser import opened
+from synthetic_study import make_study
+
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+def test_everything_is_drawn_without_a_complaint_or_a_request(
+    browser: Browser, report: Path
+) -> None:
+    with opened(browser, report) as watched:
+        watched.see_everything()
+        assert watched.page.locator("main .plot .main-svg").count() >= 9
+        watched.page.locator("#theme").click()
+        watched.see_everything()
+        watched.page.locator("#trial-table [data-trial]").first.click()
+        expect(watched.page.locator("dialog")).to_be_visible()
+        assert watched.complaints == []
+        assert watched.requests == [report.as_uri()]
+
+
+def test_the_numbers_are_those_of_the_study_file(
+    browser: Browser, finished: Path, report: Path
+) -> None:
+    shown = to_json(acetune.load(finished))
+    best = shown["best"]
+    with opened(browser, report) as watched:
+        page = watched.page
+        assert float(page.locator("[data-value=objective]").inner_text()) == pytest.approx(
+            best["value"], rel=1e-4
+        )
+        for name, measured in best["constraints"].items():
+            text = page.locator(f'[data-value="constraint {name}"]').inner_text()
+            value, _, stderr = text.partition(" ± ")
+            assert float(value) == pytest.approx(measured["value"], rel=1e-4)
+            assert float(stderr or 0) == pytest.approx(measured["stderr"], rel=0.06)
+        for name, value in best["params"].items():
+            text = page.locator(f'[data-param="{name}"]').inner_text()
+            assert text == (f"{value:.5g}" if isinstance(value, float) else str(value))
+        numbers = dict(
+            zip(
+                page.locator("#numbers dt").all_text_contents(),
+                page.locator("#numbers .figure-number").all_inner_texts(),
+                strict=True,
+            )
+        )
+        assert numbers["trials"] == f"{sum(shown['trials'].values()):,}"
+        assert numbers["reports"] == f"{shown['ledger']['reports']:,}"
+        assert numbers["checks"] == f"{shown['ledger']['checks']:,}"
+        table = page.locator("#trials-shown").inner_text()
+        assert table == f"1 to 25 of {sum(shown['trials'].values())}"
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_the_slider_gives_what_the_study_would(
+    browser: Browser, finished: Path, report: Path, place: int
+) -> None:
+    result = acetune.load(finished)
+    constraint = result.goals.constraints[place]
+    with opened(browser, report) as watched:
+        slider = watched.page.locator(f"#range-{place}")
+        shown = watched.page.locator(f"#result-{place}")
+        low, high = (float(slider.get_attribute(end) or "nan") for end in ("min", "max"))
+        answers = set()
+        for share in (0.0, 0.2, 0.45, 0.6, 0.8, 1.0):
+            slider.fill(str(low + share * (high - low)))
+            limit = float(watched.page.locator(f"#field-{place}").input_value())
+            expected = result.what_if(**{constraint.name: limit})
+            answers.add(shown.inner_text())
+            assert shown.get_attribute("data-unchecked") == str(expected.unchecked_better)
+            if expected.best is None:
+                assert "nothing recorded qualifies" in shown.inner_text()
+                continue
+            assert float(shown.get_attribute("data-value") or "nan") == expected.best.value
+            assert f"trial {expected.best.trial}, step {expected.best.step}" in shown.inner_text()
+        assert len(answers) > 3
+        assert "needs fresh data" in watched.page.locator(f"#slider-{place}").inner_text()
+
+
+def test_the_limit_is_drawn_where_the_slider_stands(browser: Browser, report: Path) -> None:
+    with opened(browser, report) as watched:
+        watched.see_everything()
+        watched.page.locator("#field-0").fill("0.123")
+        watched.page.wait_for_function(
+            "() => document.getElementById('plot-what_if').layout.shapes"
+            ".some((shape) => shape.x0 === 0.123)"
+        )
+        watched.page.get_by_role("button", name="Reset").first.click()
+        watched.page.wait_for_function(
+            "() => document.getElementById('plot-what_if').layout.shapes"
+            ".every((shape) => shape.x0 !== 0.123)"
+        )
+
+
+def test_words_of_the_study_stay_text(browser: Browser, hostile: Path) -> None:
+    for scripts in (True, False):
+        with opened(browser, hostile, scripts=scripts) as watched:
+            page = watched.page
+            assert "<script>" in page.locator("#answer").inner_text()
+            assert page.locator("img, iframe, object").count() == 0
+            if scripts:
+                watched.see_everything()
+                for trial in page.locator("#trial-table [data-trial]").all()[:40:5]:
+                    trial.click()
+                    page.get_by_role("button", name="Close").click()
+                assert page.evaluate("window.injected") is None
+            assert watched.complaints == []
+            assert watched.requests == [hostile.as_uri()]
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_accessible(browser: Browser, report: Path, width: int) -> None:
+    with opened(browser, report, width=width) as watched:
+        page = watched.page
+        watched.see_everything()
+        assert page.evaluate(OVERFLOW) <= 0
+        assert _serious(page) == []
+        page.emulate_media(color_scheme="dark")
+        expect(page.locator("#theme")).to_have_text("Light")
+        assert _serious(page) == []
+        page.locator("#trial-table [data-trial]").nth(3).click()
+        expect(page.locator("dialog")).to_be_visible()
+        assert page.evaluate(OVERFLOW) <= 0
+        assert _serious(page, "dialog") == []
+
+
+def _serious(page: Page, where: str = "html") -> list[Any]:
+    """Serious findings of axe-core; the insides of a figure are one image to a reader."""
+    context = {"include": [[where]], "exclude": [[".main-svg"]]}
+    found = Axe().run(page, context, {"resultTypes": ["violations"]}).response["violations"]
+    return [
+        (one["id"], [node["html"][:200] for node in one["nodes"][:3]])
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
+def test_long_words_do_not_widen_a_phone(browser: Browser, hostile: Path) -> None:
+    with opened(browser, hostile, width=390) as watched:
+        watched.see_everything()
+        assert watched.page.evaluate(OVERFLOW) <= 0
+
+
+def test_by_keyboard(browser: Browser, report: Path) -> None:
+    with opened(browser, report) as watched:
+        page = watched.page
+        page.keyboard.press("Tab")
+        expect(page.locator(".skip")).to_be_focused()
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.id") == "range-0":
+                break
+        expect(page.locator("#range-0")).to_be_focused()
+        before = page.locator("#range-0").get_attribute("aria-valuetext")
+        for _ in range(10):
+            page.keyboard.press("ArrowRight")
+        assert page.locator("#range-0").get_attribute("aria-valuetext") != before
+
+        head = page.locator("#trial-table th button.sort").first
+        head.focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("#trial-table th").first).to_have_attribute("aria-sort", "descending")
+        page.locator("#trial-table [data-trial]").first.focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("dialog h2")).to_have_text("Trial 120")
+        page.keyboard.press("Escape")
+        expect(page.locator("dialog")).to_be_hidden()
+        expect(page.locator("#trial-table [data-trial]").first).to_be_focused()
+
+
+def test_a_trial_says_why_it_was_stopped(browser: Browser, finished: Path, report: Path) -> None:
+    trials = acetune.load(finished).trials
+    stopped = trials[trials["state"] == "stopped"]
+    with opened(browser, report) as watched:
+        page = watched.page
+        page.locator("#filter-state").select_option("stopped")
+        expect(page.locator("#trials-shown")).to_contain_text(f"of {len(stopped)} ")
+        page.locator("#trial-words").fill("")
+        while page.locator("#trials-on").is_enabled():
+            page.locator("#trials-on").click()
+        page.locator("#trial-table [data-trial]").last.click()
+        # one of the last, whose details are in the file: word for word as in the study file
+        text = page.locator("dialog .why").inner_text()
+        assert stopped["reason"].iloc[-1] in text
+
+
+def test_without_javascript(browser: Browser, finished: Path, report: Path) -> None:
+    best = acetune.load(finished).best
+    assert best is not None
+    with opened(browser, report, scripts=False) as watched:
+        page = watched.page
+        expect(page.locator("#answer .words")).to_contain_text(f"{best.value:.5g}")
+        expect(page.locator("#numbers .figure-number").first).to_be_visible()
+        expect(page.locator("#confirmations table")).to_be_visible()
+        expect(page.locator("#trial-table table")).to_be_visible()
+        page.locator("#figure-progress summary").click()
+        expect(page.locator("#table-progress table")).to_be_visible()
+        expect(page.locator("#theme")).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    "options", [{"feasible": False}, {"constraints": 0}, {"mode": "min", "constraints": 3}]
+)
+def test_other_studies(browser: Browser, tmp_path: Path, options: dict[str, Any]) -> None:
+    study = make_study(tmp_path / "study.db", trials=30, reports=400, **options)
+    report = write_report(study, tmp_path / "report.html")
+    with opened(browser, report) as watched:
+        assert watched.page.locator("#what-if").is_visible() == (options.get("constraints") != 0)
+        watched.see_everything()
+        assert watched.complaints == []
+    content = report.read_text().split('id="content">')[1].split("</script>")[0]
+    assert json.loads(content)["answer"]["outcome"] == (
+        "none feasible" if "feasible" in options else "feasible"
+    )

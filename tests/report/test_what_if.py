@@ -1,0 +1,132 @@
+"""The slider's breakpoints answer for every limit as ``StudyResult.what_if`` does."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+
+import acetune
+from acetune.core.goals import Constraint, Estimate, Goals, Objective
+from acetune.report import StudyView
+from acetune.report.what_if import NOTE, what_if
+from report.written import Attempt, Written, studies, write, write_attempt
+
+
+def answer_at(item: dict[str, Any], limit: float) -> dict[str, Any]:
+    """The answer at a limit, looked up as the page does."""
+    found: dict[str, Any] = {}
+    for point in item["breakpoints"]:
+        allowed = point["limit"] is None or (
+            point["limit"] <= limit if item["sense"] == "<=" else point["limit"] >= limit
+        )
+        if not allowed:
+            break
+        found = point
+    return found
+
+
+def limits_to_try(item: dict[str, Any]) -> list[float]:
+    """At every breakpoint, just before and after it, between them, beyond them, and the limit."""
+    at = sorted(point["limit"] for point in item["breakpoints"][1:])
+    near = [math.nextafter(limit, way) for limit in at for way in (-math.inf, math.inf)]
+    between = [(a + b) / 2 for a, b in pairwise(at)]
+    return [item["limit"], item["low"], item["high"], -1e12, 1e12, *at, *near, *between]
+
+
+def require_same_as_result(view: StudyView) -> None:
+    """The breakpoints give what the result gives, whatever the limit."""
+    result = acetune.load(view.path)
+    items = what_if(view)
+    assert [item["constraint"] for item in items] == [c.name for c in view.goals.constraints]
+    for item in items:
+        name = item["constraint"]
+        for limit in sorted(set(limits_to_try(item))):
+            wanted = result.what_if(**{name: limit})
+            found = answer_at(item, limit)
+            assert found["unchecked_better"] == wanted.unchecked_better
+            if wanted.best is None:
+                assert found["value"] is found["trial"] is found["limit"] is None
+                continue
+            best = wanted.best
+            assert (found["value"], found["trial"], found["step"]) == (
+                best.value,
+                best.trial,
+                best.step,
+            )
+            assert Estimate(found["constraint_value"], found["stderr"]) == best.constraints[name]
+
+
+@given(studies())
+@settings(max_examples=25, deadline=None)
+def test_at_between_and_beyond_every_breakpoint(study: Written) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "study.db"
+        write(study, path).close()
+        with StudyView(path) as view:
+            require_same_as_result(view)
+
+
+@given(studies())
+@settings(max_examples=12, deadline=None)
+def test_a_study_that_grows_gives_the_same(study: Written) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "study.db"
+        store = write(Written(study.goals, []), path)
+        view = StudyView(path)
+        attempts = [
+            (number, trial, attempt)
+            for trial, its in enumerate(study.trials, 1)
+            for number, attempt in enumerate(its, 1)
+        ]
+        # all first attempts, then the second ones, which replace them
+        for number, trial, attempt in sorted(attempts, key=lambda each: each[:2]):
+            write_attempt(store, study.goals, trial, number, attempt)
+            view.refresh()
+            what_if(view)
+        require_same_as_result(view)
+        store.close()
+
+
+def test_breakpoints_by_hand(study: Path) -> None:
+    goals = Goals(
+        Objective("auc", "max"),
+        (Constraint("gap", upper=0.2, margin_se=2.0), Constraint("recall", lower=0.5)),
+    )
+
+    def check(gap: float, stderr: float, recall: float) -> dict[str, Any]:
+        return {"gap": Estimate(gap, stderr), "recall": Estimate(recall)}
+
+    reports = [
+        (0.5, check(0.125, 0.0, 0.5)),
+        (0.9, check(0.0625, 0.0, 0.25)),  # breaks the other limit: never an answer here
+        (0.7, check(0.125, 0.0625, 0.75)),  # qualifies from 0.25 on, its margin included
+        (0.6, check(0.375, 0.0, 0.75)),  # qualifies later and is no better
+        (0.8, None),
+    ]
+    write(Written(goals, [[Attempt(reports, None, "finished", 0)]]), study).close()
+
+    gap, recall = what_if(StudyView(study))
+    assert [(p["limit"], p["value"], p["unchecked_better"]) for p in gap["breakpoints"]] == [
+        (None, None, 1),
+        (0.125, 0.5, 1),
+        (0.25, 0.7, 1),
+    ]
+    assert (gap["sense"], gap["limit"], gap["note"]) == ("<=", 0.2, NOTE)
+    assert gap["low"] < 0.125 and gap["high"] > 0.25 and "fresh data" in NOTE
+    assert [(p["limit"], p["value"], p["unchecked_better"]) for p in recall["breakpoints"]] == [
+        (None, None, 1),
+        (0.5, 0.5, 1),
+        (0.25, 0.9, 0),
+    ]
+    assert recall["sense"] == ">=" and recall["low"] < 0.25 and recall["high"] > 0.5
+
+
+def test_without_constraints_there_is_nothing_to_slide(study: Path) -> None:
+    goals = Goals(Objective("loss"))
+    write(Written(goals, [[Attempt([(1.0, None)], None, "finished", 0)]]), study).close()
+    assert what_if(StudyView(study)) == []
