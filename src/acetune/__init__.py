@@ -76,7 +76,7 @@ _ON_USE = {
     "tune": "acetune.study",
 }
 # and the homes of those who run another tuner: `import acetune` is enough for acetune.ray
-_ROOMS = ("callbacks", "constraints", "distributed", "optuna", "ray", "replay")
+_ROOMS = ("callbacks", "constraints", "distributed", "export", "optuna", "plot", "ray", "replay")
 
 
 def __getattr__(name: str) -> Any:

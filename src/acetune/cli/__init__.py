@@ -7,10 +7,13 @@ import sys
 import typer
 
 from acetune import __version__
+from acetune.cli.dashboard import dashboard
 from acetune.cli.demo import demo
 from acetune.cli.explain import explain
+from acetune.cli.export import export
 from acetune.cli.record import record
 from acetune.cli.replay import replay
+from acetune.cli.report import report
 from acetune.cli.reproduce import reproduce
 from acetune.cli.run import resume, run
 from acetune.cli.show import show
@@ -22,7 +25,19 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (demo, run, resume, show, explain, record, replay, reproduce):
+for verb in (
+    demo,
+    run,
+    resume,
+    show,
+    explain,
+    report,
+    dashboard,
+    export,
+    record,
+    replay,
+    reproduce,
+):
     app.command()(verb)
 
 

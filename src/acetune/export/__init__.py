@@ -1,0 +1,20 @@
+"""Studies for other tools: CSV, Parquet, and a study of Optuna.
+
+::
+
+    acetune.export.to_csv("fair.db", "fair")            # a folder of tables
+    acetune.export.to_parquet("fair.db", "trials.parquet")
+    study = acetune.export.to_optuna("fair.db", "optuna.db")
+
+A study file is read once, from one state, also while the study is running; ``gathered`` does that,
+and ``columns`` says what the tables hold.
+"""
+
+from __future__ import annotations
+
+from acetune.export.as_csv import to_csv
+from acetune.export.as_optuna import to_optuna
+from acetune.export.as_parquet import to_parquet
+from acetune.export.places import FORMATS, Format, format_of
+
+__all__ = ["FORMATS", "Format", "format_of", "to_csv", "to_optuna", "to_parquet"]
