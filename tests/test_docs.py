@@ -1,13 +1,14 @@
-"""What the documents show runs, and what they point to exists."""
+"""What README and examples show runs, and what all documents point to exists.
+
+The code of the pages in docs/ is run by test_documentation.py.
+"""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from acetune.callbacks.lightgbm import ReportCallback
 from acetune.constraints.robustness import sentiment_suite
 from acetune.replay.training import train_curve
 from acetune.tasks.base import Task
+from documents import running_ahead
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -33,17 +35,17 @@ DOCUMENTS = [
 
 
 @pytest.fixture(scope="module")
-def under_way(
+def ran(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[Path, Future[subprocess.CompletedProcess[str]]]]:
-    """The examples that were asked for, two at a time: they mostly wait for their workers."""
+) -> Iterator[Callable[[Path], subprocess.CompletedProcess[str]]]:
+    """Runs the examples that were asked for."""
     chosen = [
         item.callspec.params["example"]
         for item in request.session.items
         if getattr(item, "originalname", "") == "test_example_runs"
     ]
-    with ThreadPoolExecutor(2) as pool:
-        yield {path: pool.submit(_run, path, tmp_path_factory.mktemp(path.stem)) for path in chosen}
+    with running_ahead(chosen, lambda path: _run(path, tmp_path_factory.mktemp(path.stem))) as run:
+        yield run
 
 
 def _run(example: Path, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -57,9 +59,9 @@ def _run(example: Path, folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.timeout(400)  # the first one to be asked for waits for others too
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_example_runs(
-    example: Path, under_way: dict[Path, Future[subprocess.CompletedProcess[str]]]
+    example: Path, ran: Callable[[Path], subprocess.CompletedProcess[str]]
 ) -> None:
-    done = under_way[example].result()
+    done = ran(example)
     assert done.returncode == 0, done.stderr
     assert "best feasible" in done.stdout
     assert "none feasible" not in done.stdout
@@ -125,29 +127,6 @@ def test_the_callback_of_the_readme_reports() -> None:
     curve = train_curve(task, {})
     assert len(curve.cost_s) == 5
     assert curve.metrics["auc"][-1] > 0.9
-
-
-def test_the_example_of_the_replay_runs(tmp_path: Path) -> None:
-    block = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "replay.md").read_text(), re.DOTALL)
-    assert block is not None
-    command = [sys.executable, "-c", block[1]]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=150)
-    assert done.returncode == 0, done.stderr
-    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["none", "asha", "ace"]
-
-
-CLUSTER = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "cluster.md").read_text(), re.DOTALL)
-
-
-@pytest.mark.parametrize("block", CLUSTER, ids=["engine", "tuner"])
-def test_the_examples_of_the_cluster_run(block: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", block]
-    env = {**os.environ, "HOME": str(tmp_path)}  # where Ray keeps results unless it is told
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=150, env=env
-    )
-    assert done.returncode == 0, done.stderr
-    assert "best feasible" in done.stdout
 
 
 def test_the_commands_of_the_replay_run(tmp_path: Path) -> None:

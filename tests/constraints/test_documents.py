@@ -1,47 +1,27 @@
-"""What the document shows runs."""
+"""The pages on constraints leave nothing out, and show what runs."""
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from acetune.constraints import fairness, size
+from documents import blocks
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "constraints.md").read_text()
-BLOCKS = [
-    pytest.param(block, id=re.sub(r"\W+", "-", heading))
-    for heading, text in re.findall(r"^##+ (.*?)\n(.*?)(?=^## |^### |\Z)", DOCUMENT, re.M | re.S)
-    for block in re.findall(r"```python\n(.*?)```", text, re.S)
-]
+ROOT = Path(__file__).parents[2]
 
 
-def test_no_block_is_left_out() -> None:
-    assert len(BLOCKS) == DOCUMENT.count("```python")
+@pytest.mark.parametrize("module", [fairness, size], ids=lambda module: module.__name__)
+def test_every_metric_is_in_the_document(module: object) -> None:
+    name = module.__name__.rpartition(".")[2]  # type: ignore[attr-defined]
+    page = (ROOT / "docs" / f"{name}.md").read_text()
+    for metric in module.__all__:  # type: ignore[attr-defined]
+        assert f"`{metric}" in page or f"{name}.{metric}" in page
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_the_document_runs(block: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", block],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=150,
-    )
-    assert done.returncode == 0, done.stderr
-    if "tune(" in block:
-        assert "best feasible" in done.stdout
-        assert "none feasible" not in done.stdout
-    if 'on="config"' in block:
-        turned_down = re.search(r"(\d+) turned down", done.stdout)
-        assert turned_down is not None
-        assert int(turned_down[1]) > 0
-
-
-def test_every_metric_is_in_the_document() -> None:
-    for name in (*fairness.__all__, *size.__all__):
-        assert f"`{name}" in DOCUMENT or f"size.{name}" in DOCUMENT
+def test_the_page_on_latency_shows_the_example() -> None:
+    hidden, shown = blocks(ROOT / "docs" / "latency.md")[:2]
+    assert hidden.hidden and shown.code.startswith("def predict")
+    example = (ROOT / "examples" / "latency.py").read_text()
+    assert example.endswith(f"{hidden.code}\n\n{shown.code}")

@@ -1,0 +1,386 @@
+"""The documentation: its code runs, the site builds, and nothing in it is out of date."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import inspect
+import itertools
+import os
+import re
+import shlex
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import nbclient
+import nbformat
+import pytest
+import typer
+
+import acetune
+from acetune import policies
+from acetune.cli import app
+from acetune.found import FoundCheckpoint
+from documents import DOCS, PAGES, ROOT, Played, blocks, name_of, run_page, running_ahead
+from policies import test_conformance as conformance
+
+WITH_CODE = [page for page in PAGES if blocks(page)]
+# what the blocks of a page must have printed, beside the answers of their studies
+PRINTED = {
+    "ask_and_tell.md": [r"^trial-\d+: rank \d+ of \d+", r"^best feasible: CheckedCheckpoint"],
+    "callbacks_neural.md": [r"^tensor\(\[.*\]"],
+    "cluster.md": [r"^best feasible: \{'rate'"],
+    "concepts.md": [r"^5 valid stops", r"^4 invalid goes on", r"^best feasible: 0 0.8$"],
+    "extend.md": [r"x rank|x too far|stopped", r"^15 trials ended", r"True\n.*False"],
+    "latency.md": [r"^p50 .* ms \(500 calls on .*\)\nEstimate\(value="],
+    "optuna.md": [r"^FoundCheckpoint\(trial=", r"'size': Estimate\(value=(?:[0-4]\.|5\.0\b)"],
+    "own_checks.md": [r"^[1-9]\d* turned down"],
+    "policies.md": [r"^none .* 450 reports", r"^ace:truncation=0.5 .* [123]\d\d reports"],
+    "replay.md": [r"^none: .*\nasha: .*\nace: "],
+    "resume.md": [r"^6 trials\n10 trials", r"^1 +2 +finished +20$"],
+    "see.md": [r"^9 figures"],
+    "several_constraints.md": [r"^\(False, 0\.7\d*\)", r"True 0.0\n"],
+    "start.md": [r"^True$", r"^gap at 0\.15: 0\.\d+ \(trial"],
+    "theory.md": [r"^1 30.0 30.0\n", r"^16 4\.1 16\n", r"^loss 6: rank 4 of 4, stops"],
+}
+
+
+@pytest.fixture(scope="module")
+def ran(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[Path], Played]]:
+    """Runs the pages that were asked for."""
+    chosen = [
+        item.callspec.params["page"]
+        for item in request.session.items
+        if getattr(item, "originalname", "") == "test_the_code_of_a_page_runs"
+    ]
+    with running_ahead(chosen, lambda page: run_page(page, tmp_path_factory.mktemp("page"))) as run:
+        yield run
+
+
+@pytest.mark.timeout(900)  # the first one to be asked for waits for others too
+@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
+def test_the_code_of_a_page_runs(page: Path, ran: Callable[[Path], Played]) -> None:
+    folder, shown = ran(page)
+    for line, code, out in shown:
+        if "print(result)" in code:
+            assert "best feasible" in out, f"{name_of(page)}:{line}"
+            assert "none feasible" not in out, f"{name_of(page)}:{line}"
+    everything = "".join(block.out for block in shown)
+    for pattern in PRINTED.get(name_of(page), []):
+        assert re.search(pattern, everything, re.MULTILINE), f"{pattern!r} in\n{everything}"
+    if page.name == "start.md":
+        try_the_commands(page, folder)
+
+
+def try_the_commands(page: Path, folder: Path) -> None:
+    """What a newcomer types after the first study, but for what does not end by itself."""
+    commands = re.findall(r"^ {4}(acetune .*?)(?: +#.*)?$", page.read_text(), re.MULTILINE)
+    assert [command.split()[1] for command in commands] == [
+        "show",
+        "explain",
+        "report",
+        "dashboard",
+    ]
+    for command in commands[:3]:
+        done = subprocess.run(
+            [sys.executable, "-m", *shlex.split(command)],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert done.returncode == 0, done.stderr
+    assert (folder / "report.html").stat().st_size > 100_000
+
+
+def test_every_page_that_prints_is_run() -> None:
+    assert set(PRINTED) <= {name_of(page) for page in WITH_CODE}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_block_hides_from_the_tests(page: Path) -> None:
+    """A fence that is written another way, or of another language, would not be run."""
+    text = page.read_text(encoding="utf-8")
+    fences = re.findall(r"^ *(```+|~~~+) *([^\n]*)$", text, re.MULTILINE)
+    opening = fences[::2]  # they come in pairs
+    assert len(fences) % 2 == 0
+    assert {fence for fence, _ in fences} <= {"```"}
+    assert {language for _, language in opening} <= {"python", "text", "bash"}
+    assert all(not language for _, language in fences[1::2])
+    shown = [block for block in blocks(page) if not block.hidden]
+    assert len(shown) == sum(language == "python" for _, language in opening)
+
+
+# -- the notebook ------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("default")  # those of Jupyter's own parts
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # no settings of the user's
+    monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
+    path = DOCS / "notebooks" / "quickstart.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(not cell.outputs and cell.execution_count is None for cell in code)  # as committed
+    client = nbclient.NotebookClient(
+        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    )
+    client.execute()
+    outputs = {cell.source: cell.outputs for cell in code}
+    text = "".join(str(output) for found in outputs.values() for output in found)
+    assert "best feasible" in text and "none feasible" not in text
+    assert len(re.findall(r"gap at 0\.\d+: 0\.\d+ \(trial \d+", text)) >= 3
+    drawn = [source for source in outputs if source.startswith("acetune.plot.")]
+    assert len(drawn) >= 4
+    for source in drawn:
+        kinds = {kind for output in outputs[source] for kind in output.get("data", {})}
+        assert "application/vnd.plotly.v1+json" in kinds, source
+
+
+# -- what is said about arguments and commands -----------------------------------------------------
+
+
+def _rows(heading: str) -> dict[str, list[str]]:
+    """The rows of the table under a heading of the page of arguments, by their first cell."""
+    text = (DOCS / "reference" / "arguments.md").read_text(encoding="utf-8")
+    part = re.split(rf"^#+ {re.escape(heading)}\n", text, flags=re.MULTILINE)[1]
+    part = re.split(r"^#+ ", part, flags=re.MULTILINE)[0]
+    rows: dict[str, list[str]] = {}
+    for line in part.splitlines():
+        if line.startswith("| `"):
+            first, *others = (cell.strip() for cell in line.strip("|").split("|"))
+            for name in re.findall(r"`(\w+)", first):
+                rows[name] = others
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("heading", "function"),
+    [
+        ("tune", acetune.tune),
+        ("Constraint", acetune.Constraint),
+        ("Trial.report", acetune.Trial.report),
+    ],
+    ids=["tune", "Constraint", "report"],
+)
+def test_the_table_of_arguments_is_that_of_the_function(
+    heading: str, function: Callable[..., object]
+) -> None:
+    rows = _rows(heading)
+    parameters = inspect.signature(function).parameters
+    assert list(rows) == [name for name in parameters if name != "self"]
+    for name, (default, meaning) in rows.items():
+        expected = parameters[name].default
+        assert meaning
+        if expected is inspect.Parameter.empty:
+            assert default == "", name
+        elif name == "model":  # nothing at all, which is another thing than None
+            assert default == "none"
+        else:
+            assert default == f"`{expected!r}`", name
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"),
+    [("The result", acetune.StudyResult), ("A checkpoint", FoundCheckpoint)],
+    ids=["result", "checkpoint"],
+)
+def test_the_table_of_attributes_is_complete(heading: str, kind: type) -> None:
+    known = {name for name in dir(kind) if not name.startswith("_")}
+    known |= {field.name for field in dataclasses.fields(kind)}
+    assert set(_rows(heading)) == known
+
+
+def test_the_table_of_the_trial_has_what_it_has() -> None:
+    documented = set(_rows("Trial"))
+    made_in_init = {"params", "number", "attempt", "checkpoint", "folder", "device", "threads"}
+    public = {name for name in vars(acetune.Trial) if not name.startswith("_")}
+    for_engines = {"model", "let_go", "close"}
+    assert documented == (public - for_engines) | made_in_init
+
+
+def test_the_reference_of_the_command_line_is_up_to_date() -> None:
+    maker = _tool("make_command_line")
+    assert maker.OUT.read_text(encoding="utf-8") == maker.page(), (
+        "run: python tools/make_command_line.py"
+    )
+
+
+def test_the_picture_of_the_strata_is_what_its_script_draws(tmp_path: Path) -> None:
+    maker = _tool("make_pictures")
+    committed, maker.OUT = maker.OUT, tmp_path / "strata.svg"
+    maker.main()
+    assert maker.OUT.read_text() == committed.read_text(), "run: python tools/make_pictures.py"
+
+
+def _tool(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@functools.cache
+def _options() -> dict[str, set[str]]:
+    """The options of each verb."""
+    group: Any = typer.main.get_command(app)
+    context = group.make_context("acetune", [], resilient_parsing=True)
+    return {
+        name: {"--help", *(o for p in group.get_command(context, name).params for o in p.opts)}
+        for name in group.list_commands(context)
+    }
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_the_commands_on_a_page_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    fenced = "".join(re.findall(r"^```bash\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    commands = re.findall(r"^ {4}(acetune [a-z].*?)(?: +#.*)?$", text, re.MULTILINE)
+    commands += re.findall(r"^(acetune [a-z].*?)(?: +#.*)?$", fenced, re.MULTILINE)
+    commands += re.findall(r"`(acetune [a-z][^`]*)`", text)
+    for command in commands:
+        _, verb, *words = shlex.split(command.replace("[", "").replace("]", ""))
+        assert verb in _options(), command
+        for word in words:
+            if word.startswith("-"):
+                assert word.partition("=")[0] in _options()[verb], command
+
+
+# -- extending -------------------------------------------------------------------------------------
+
+
+def test_the_policy_of_the_page_passes_the_conformance_suite(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page = DOCS / "extend.md"
+    code = next(block.code for block in blocks(page) if "(Policy)" in block.code)
+    module = types.ModuleType("policy_of_the_page")  # a module, so that it can be pickled
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(code.partition("\n\nresult = ")[0], vars(module))
+    policy = vars(module)["SpareTheValid"]
+    monkeypatch.setitem(policies._POLICIES, "of-the-page", (policy, {}))
+    monkeypatch.setattr(policies, policy.__name__, policy, raising=False)  # its repr is evaluated
+    held = 0
+    for test in vars(conformance).values():
+        marks = getattr(test, "pytestmark", [])
+        if conformance.every_policy.mark not in marks:
+            continue
+        for arguments in _cases(test):
+            test(**{**arguments, "name": "of-the-page"})
+            held += 1
+    assert held > 30
+
+
+def _cases(test: Any) -> Iterator[dict[str, Any]]:
+    """The arguments that pytest would call a parametrised test with, but for the policy's name."""
+    lists = []
+    for mark in test.pytestmark:
+        names, values = mark.args[:2]
+        if names != "name":
+            assert isinstance(names, str) and "," not in names
+            lists.append([{names: value} for value in values])
+    for parts in itertools.product(*lists):
+        yield functools.reduce(lambda a, b: a | b, parts, {})
+
+
+def test_what_one_writes_to_extend_is_short() -> None:
+    for block in blocks(DOCS / "extend.md"):
+        code = [line for line in block.code.splitlines() if line.strip()]
+        assert len(code) <= 42, f"extend.md:{block.line}"  # with imports and the call
+
+
+# -- the site --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built strictly: a broken link, anchor or reference is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=170,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+class Loaded(HTMLParser):
+    """What a browser fetches for a page, and what can be linked to on it."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.ids: set[str] = set()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        self.ids.add(found.get("id", ""))
+        if tag == "link" and found.get("rel") not in ("canonical", "prev", "next"):
+            self.fetched.append(found.get("href", ""))
+        elif tag != "a":
+            names = {"src", "srcset", "data", "poster"} & set(found)
+            self.fetched += [found[name] for name in names]
+        assert "mermaid" not in found.get("class", ""), "drawn by a script from the network"
+
+
+@pytest.mark.timeout(240)
+def test_nothing_on_the_site_comes_from_the_network(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 40
+    for page in pages:
+        for address in Loaded(page).fetched:
+            assert not re.match(r"(?:[a-z]+:)?//", address), f"{page.name}: {address}"
+            if not address.startswith(("data:", "#")) and page.name != "404.html":
+                assert (page.parent / address.partition("?")[0]).exists(), address
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"url\([\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8"))
+
+
+def test_hidden_code_is_not_on_the_site(site: Path) -> None:
+    for page in WITH_CODE:
+        if any(block.hidden for block in blocks(page)):
+            made = (site / page.relative_to(DOCS)).with_suffix(".html")
+            assert "setup" not in re.sub(r"\bsetup(?:\.py)?</code>", "", made.read_text())
+
+
+@pytest.mark.parametrize(
+    ("room", "page"),
+    [
+        ("acetune", "acetune"),
+        ("acetune.constraints", "constraints"),
+        ("acetune.ray", "ray"),
+        ("acetune.optuna", "optuna"),
+        ("acetune.plot", "plot_export"),
+        ("acetune.export", "plot_export"),
+        ("acetune.replay", "replay"),
+    ],
+)
+def test_every_public_name_is_in_the_reference(room: str, page: str, site: Path) -> None:
+    ids = Loaded(site / "reference" / f"{page}.html").ids
+    shown = {name.rpartition(".")[2] for name in ids if name.startswith("acetune.")}
+    module = importlib.import_module(room)
+    for name in module.__all__:
+        found = getattr(module, name)
+        if inspect.isfunction(found) or inspect.isclass(found):
+            assert name in shown
+
+
+@pytest.mark.parametrize("framework", ["keras", "lightgbm", "lightning", "transformers", "xgboost"])
+def test_every_callback_is_in_the_reference(framework: str, site: Path) -> None:
+    ids = Loaded(site / "reference" / "callbacks.html").ids
+    assert f"acetune.callbacks.{framework}.ReportCallback" in ids

@@ -1,0 +1,99 @@
+"""Write the reference of the command line: `python tools/make_command_line.py`.
+
+The page is made from the commands themselves and committed, so that it can be read on a code host;
+a test says when it is out of date.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from acetune.cli import app
+
+OUT = Path(__file__).parent.parent / "docs" / "reference" / "command_line.md"
+HEAD = """# The command line
+
+    acetune VERB [OPTIONS]
+
+`acetune --help` lists the verbs, `acetune VERB --help` tells what one takes.
+An error that you can do something about is one line, and the exit status is then not 0.
+
+| verb | what it does |
+|---|---|
+"""
+
+
+def page() -> str:
+    """The page as it should be."""
+    group: Any = typer.main.get_command(app)  # typer carries a click of its own, without types
+    context = group.make_context("acetune", [], resilient_parsing=True)
+    verbs = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    functions = {c.callback.__name__: c.callback for c in app.registered_commands if c.callback}
+    lines = [HEAD]
+    for name, verb in verbs.items():
+        lines.append(f"| [`{name}`](#{name}) | {_cell(_first(verb.help))} |\n")
+    for name, verb in verbs.items():
+        lines.append("\n" + _verb(name, verb, functions[name]))
+    return "".join(lines)
+
+
+def _verb(name: str, verb: Any, function: Callable[..., object]) -> str:
+    hints = typing.get_type_hints(function)
+    arguments = [p for p in verb.params if p.param_type_name == "argument"]
+    options = [p for p in verb.params if p.param_type_name == "option"]
+    usage = " ".join(["acetune", name, *(_usage(p) for p in arguments), "[OPTIONS]"])
+    text = f"## {name}\n\n    {usage}\n\n{_prose(verb.help)}\n\n"
+    text += "| argument or option | takes | default | meaning |\n|---|---|---|---|\n"
+    for param in (*arguments, *options):
+        names = ", ".join(f"`{option}`" for option in (*param.opts, *param.secondary_opts))
+        if param.param_type_name == "argument":
+            names = f"`{(param.metavar or param.name).upper()}`"
+        text += f"| {names} | {_kind(param, hints)} | {_default(param)} | {_cell(param.help)} |\n"
+    return text
+
+
+def _usage(argument: Any) -> str:
+    name = (argument.metavar or argument.name).upper()
+    return name if argument.required else f"[{name}]"
+
+
+def _kind(param: Any, hints: dict[str, Any]) -> str:
+    hint = hints.get(param.name, bool)  # --help is nobody's argument
+    given = [part for part in typing.get_args(hint) if part is not types.NoneType]
+    kind = given[0] if given else hint
+    if kind is bool:
+        return ""
+    word = {int: "number", float: "number", Path: "path"}.get(kind, "text")
+    return f"{word}, repeatable" if param.multiple else word
+
+
+def _default(param: Any) -> str:
+    if param.required:
+        return "required"
+    default = param.default
+    if default is None or default in (False, (), []) or callable(default):
+        return ""
+    return f"`{default}`"
+
+
+def _first(text: str | None) -> str:
+    return (text or "").strip().split("\n\n")[0]
+
+
+def _prose(text: str | None) -> str:
+    paragraphs = (text or "").replace("\b", "").strip().split("\n\n")
+    return "\n\n".join(" ".join(part.split()) for part in paragraphs)
+
+
+def _cell(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("|", "\\|").replace("<=", "≤")
+
+
+if __name__ == "__main__":
+    OUT.write_text(page(), encoding="utf-8")
