@@ -3,19 +3,22 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format docs screenshots bench clean
 
 help:
 	@echo "make demo    tune LightGBM under a fairness limit (about a minute)"
 	@echo "make test    linters, types, import rules and all tests"
 	@echo "make lint    the first three of these"
+	@echo "make docs    the documentation as a site, in site/"
+	@echo "make screenshots   the pictures of report, dashboard and terminal in docs/screenshots/"
 	@echo "make bench   the benchmarks, side by side with peers (about 40 minutes)"
 
 demo: $(VENV)/.demo
 	$(BIN)/acetune demo
 
 test: lint
-	$(BIN)/python -m pytest
+	@tools/browser.sh
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -27,6 +30,14 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+screenshots: $(VENV)/.dev
+	@tools/browser.sh
+	$(BIN)/python tools/screenshots.py
+
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/decision_cost.py
 	$(BIN)/python benchmarks/engine_overhead.py
@@ -34,6 +45,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/optuna_overhead.py
 	$(BIN)/python benchmarks/replay_speed.py
 	$(BIN)/python benchmarks/fairness_metrics.py
+	$(BIN)/python benchmarks/report_and_dashboard.py
 
 clean:
 	rm -rf $(VENV) benchmarks/.venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
