@@ -7,8 +7,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 ARGUMENTS = (
@@ -20,31 +22,36 @@ ARGUMENTS = (
     "--disable-sync",
     "--no-first-run",
 )
-PATIENCE_MS = 60_000  # for machines that have other things to do
+PATIENCE_MS = 100_000  # for machines that have other things to do
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
 def find_browser() -> str | None:
     """The browser that the environment names, or one that is installed."""
-    for variable in ("CHROME", "BROWSER_PATH"):
-        named = os.environ.get(variable)
-        if named and (found := shutil.which(named)):
-            return found
+    named = os.environ.get("BROWSER_PATH")
+    if named and (found := shutil.which(named)):
+        return found
     return next(filter(None, map(shutil.which, _NAMES)), None)
+
+
+def browser_or_skip() -> str:
+    """A browser. Without one the test is skipped, and in CI it fails."""
+    found = find_browser()
+    if found is not None:
+        return found
+    text = (
+        "no Chrome or Chromium was found, so the pages were not looked at (apt install "
+        "chromium, or set BROWSER_PATH to one)"
+    )
+    if os.environ.get("CI") == "true":
+        pytest.fail(text)
+    pytest.skip(text)
 
 
 @contextlib.contextmanager
 def browsing() -> Iterator[Browser]:
-    """A browser, closed at the end. Without one the test is skipped, and in CI it fails."""
-    found = find_browser()
-    if found is None:
-        text = (
-            "no Chrome or Chromium was found, so the pages were not looked at (apt install "
-            "chromium, or set CHROME to one)"
-        )
-        if os.environ.get("CI") == "true":
-            pytest.fail(text)
-        pytest.skip(text)
+    """A browser, closed at the end; see :func:`browser_or_skip`."""
+    found = browser_or_skip()
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=list(ARGUMENTS))
@@ -78,9 +85,21 @@ class Watched:
     def see_everything(self) -> None:
         """Go from figure to figure as a reader does, so that all are drawn."""
         for plot in self.page.locator("main .plot:visible").all():
-            plot.scroll_into_view_if_needed()
+            # not scroll_into_view_if_needed, which waits until nothing moves any more
+            plot.evaluate("place => place.scrollIntoView({block: 'center', behavior: 'instant'})")
             plot.locator(".main-svg").first.wait_for(state="attached")
         self.page.evaluate("scrollTo({top: 0, behavior: 'instant'})")
+
+    def serious_findings(self, where: str = "html") -> list[Any]:
+        """What axe-core finds; the insides of a figure are one image to a reader."""
+        context = {"include": [[where]], "exclude": [[".main-svg"]]}
+        options = {"resultTypes": ["violations"]}
+        found = Axe().run(self.page, context, options).response["violations"]
+        return [
+            (one["id"], [node["html"][:200] for node in one["nodes"][:3]])
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        ]
 
 
 @contextlib.contextmanager

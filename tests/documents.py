@@ -19,12 +19,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, TypeVar
-
-T = TypeVar("T")
+from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -34,11 +30,29 @@ _CODE = re.compile(
     r"|^<!-- setup\n(?P<setup>.*?)^-->",
     re.MULTILINE | re.DOTALL,
 )
-# where a warning is not ours to make an error of
-_WARNINGS = {
+# pages that load frameworks, which takes long; their warnings are not ours to make errors of
+FRAMEWORKS = {
     "callbacks.md": "error::DeprecationWarning",
     "callbacks_neural.md": "default",
     "cluster.md": "default",  # Ray
+}
+# what the blocks of a page must have printed, beside the answers of their studies
+PRINTED = {
+    "ask_and_tell.md": [r"^trial-\d+: rank \d+ of \d+", r"^best feasible: CheckedCheckpoint"],
+    "callbacks_neural.md": [r"^tensor\(\[.*\]"],
+    "cluster.md": [r"^best feasible: \{'rate'"],
+    "concepts.md": [r"^5 valid stops", r"^4 invalid goes on", r"^best feasible: 0 0.8$"],
+    "extend.md": [r"x rank|x too far|stopped", r"^15 trials ended", r"True\n.*False"],
+    "latency.md": [r"^p50 .* ms \(500 calls on .*\)\nEstimate\(value="],
+    "optuna.md": [r"^FoundCheckpoint\(trial=", r"'size': Estimate\(value=(?:[0-4]\.|5\.0\b)"],
+    "own_checks.md": [r"^[1-9]\d* turned down", r"^errors: errors want upper="],
+    "policies.md": [r"^none .* 450 reports", r"^ace:truncation=0.5 .* [123]\d\d reports"],
+    "replay.md": [r"^none: .*\nasha: .*\nace: "],
+    "resume.md": [r"^6 trials\n10 trials", r"^1 +2 +finished +20$"],
+    "see.md": [r"^9 figures"],
+    "several_constraints.md": [r"^\(False, 0\.7\d*\)", r"True 0.0\n"],
+    "start.md": [r"^True$", r"^gap at 0\.15: 0\.\d+ \(trial"],
+    "theory.md": [r"^1 30.0 30.0\n", r"^16 4\.1 16\n", r"^loss 6: rank 4 of 4, stops"],
 }
 
 
@@ -58,13 +72,6 @@ class Shown(NamedTuple):
     out: str
 
 
-class Played(NamedTuple):
-    """A page that was run: where, and what its visible blocks printed."""
-
-    folder: Path
-    shown: list[Shown]
-
-
 def blocks(page: Path) -> list[Block]:
     """The Python code of a page, in order."""
     text = page.read_text(encoding="utf-8")
@@ -78,16 +85,31 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
+WITH_CODE = [page for page in PAGES if blocks(page)]
+
+
 def name_of(page: Path) -> str:
     """A page as it is called in test names."""
     return page.relative_to(DOCS).as_posix()
 
 
-def run_page(page: Path, folder: Path) -> Played:
+def require_page(page: Path, folder: Path) -> None:
+    """The code of a page runs, finds something feasible, and prints what it should."""
+    shown = run_page(page, folder)
+    for line, code, out in shown:
+        if "print(result)" in code:
+            assert "best feasible" in out, f"{name_of(page)}:{line}"
+            assert "none feasible" not in out, f"{name_of(page)}:{line}"
+    everything = "".join(block.out for block in shown)
+    for pattern in PRINTED.get(name_of(page), []):
+        assert re.search(pattern, everything, re.MULTILINE), f"{pattern!r} in\n{everything}"
+
+
+def run_page(page: Path, folder: Path) -> list[Shown]:
     """Run all code of a page in a process of its own, in an empty folder."""
     env = {**os.environ, "HOME": str(folder), "PYTHONPATH": str(Path(__file__).parent)}
     code = f"import documents; documents.play({str(page)!r})"
-    warnings = _WARNINGS.get(name_of(page), "error")
+    warnings = FRAMEWORKS.get(name_of(page), "error")
     done = subprocess.run(
         [sys.executable, "-W", warnings, "-c", code],
         cwd=folder,
@@ -97,8 +119,7 @@ def run_page(page: Path, folder: Path) -> Played:
         env=env,
     )
     assert done.returncode == 0, f"{name_of(page)}:\n{done.stderr}"
-    rows = json.loads((folder / "shown.json").read_text())
-    return Played(folder, [Shown(*row) for row in rows])
+    return [Shown(*row) for row in json.loads((folder / "shown.json").read_text())]
 
 
 def play(name: str) -> None:
@@ -113,18 +134,3 @@ def play(name: str) -> None:
         if not hidden:
             shown.append(Shown(line, code, out.getvalue()))
     Path("shown.json").write_text(json.dumps(shown))
-
-
-@contextlib.contextmanager
-def running_ahead(chosen: list[Path], run: Callable[[Path], T]) -> Iterator[Callable[[Path], T]]:
-    """``run`` for all of ``chosen``, two at a time: they mostly wait for their workers.
-
-    Gives a function that waits for one of them. Where the tests themselves are shared out among
-    processes, nothing is run ahead: each process would run everything.
-    """
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        yield run
-        return
-    with ThreadPoolExecutor(2) as pool:
-        under_way = {path: pool.submit(run, path) for path in chosen}
-        yield lambda path: under_way[path].result()

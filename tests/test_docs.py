@@ -1,6 +1,6 @@
 """What README and examples show runs, and what all documents point to exists.
 
-The code of the pages in docs/ is run by test_documentation.py.
+The code of the pages in docs/ is run by test_documentation_pages.py and its sibling.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from acetune.callbacks.lightgbm import ReportCallback
 from acetune.constraints.robustness import sentiment_suite
 from acetune.replay.training import train_curve
 from acetune.tasks.base import Task
-from documents import running_ahead
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -34,20 +32,6 @@ DOCUMENTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def ran(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[Path], subprocess.CompletedProcess[str]]]:
-    """Runs the examples that were asked for."""
-    chosen = [
-        item.callspec.params["example"]
-        for item in request.session.items
-        if getattr(item, "originalname", "") == "test_example_runs"
-    ]
-    with running_ahead(chosen, lambda path: _run(path, tmp_path_factory.mktemp(path.stem))) as run:
-        yield run
-
-
 def _run(example: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(example)]
     if "STUDY = " in example.read_text():  # for the command line
@@ -56,12 +40,9 @@ def _run(example: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=170)
 
 
-@pytest.mark.timeout(400)  # the first one to be asked for waits for others too
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_example_runs(
-    example: Path, ran: Callable[[Path], subprocess.CompletedProcess[str]]
-) -> None:
-    done = ran(example)
+def test_example_runs(example: Path, tmp_path: Path) -> None:
+    done = _run(example, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "best feasible" in done.stdout
     assert "none feasible" not in done.stdout

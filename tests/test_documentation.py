@@ -1,4 +1,7 @@
-"""The documentation: its code runs, the site builds, and nothing in it is out of date."""
+"""The documentation: the notebook runs, the site builds, and nothing in it is out of date.
+
+The code of its pages is run by test_documentation_pages.py and test_documentation_frameworks.py.
+"""
 
 from __future__ import annotations
 
@@ -27,97 +30,8 @@ import acetune
 from acetune import policies
 from acetune.cli import app
 from acetune.found import FoundCheckpoint
-from documents import DOCS, PAGES, ROOT, Played, blocks, name_of, run_page, running_ahead
+from documents import DOCS, PAGES, ROOT, WITH_CODE, blocks
 from policies import test_conformance as conformance
-
-WITH_CODE = [page for page in PAGES if blocks(page)]
-# what the blocks of a page must have printed, beside the answers of their studies
-PRINTED = {
-    "ask_and_tell.md": [r"^trial-\d+: rank \d+ of \d+", r"^best feasible: CheckedCheckpoint"],
-    "callbacks_neural.md": [r"^tensor\(\[.*\]"],
-    "cluster.md": [r"^best feasible: \{'rate'"],
-    "concepts.md": [r"^5 valid stops", r"^4 invalid goes on", r"^best feasible: 0 0.8$"],
-    "extend.md": [r"x rank|x too far|stopped", r"^15 trials ended", r"True\n.*False"],
-    "latency.md": [r"^p50 .* ms \(500 calls on .*\)\nEstimate\(value="],
-    "optuna.md": [r"^FoundCheckpoint\(trial=", r"'size': Estimate\(value=(?:[0-4]\.|5\.0\b)"],
-    "own_checks.md": [r"^[1-9]\d* turned down"],
-    "policies.md": [r"^none .* 450 reports", r"^ace:truncation=0.5 .* [123]\d\d reports"],
-    "replay.md": [r"^none: .*\nasha: .*\nace: "],
-    "resume.md": [r"^6 trials\n10 trials", r"^1 +2 +finished +20$"],
-    "see.md": [r"^9 figures"],
-    "several_constraints.md": [r"^\(False, 0\.7\d*\)", r"True 0.0\n"],
-    "start.md": [r"^True$", r"^gap at 0\.15: 0\.\d+ \(trial"],
-    "theory.md": [r"^1 30.0 30.0\n", r"^16 4\.1 16\n", r"^loss 6: rank 4 of 4, stops"],
-}
-
-
-@pytest.fixture(scope="module")
-def ran(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[Path], Played]]:
-    """Runs the pages that were asked for."""
-    chosen = [
-        item.callspec.params["page"]
-        for item in request.session.items
-        if getattr(item, "originalname", "") == "test_the_code_of_a_page_runs"
-    ]
-    with running_ahead(chosen, lambda page: run_page(page, tmp_path_factory.mktemp("page"))) as run:
-        yield run
-
-
-@pytest.mark.timeout(900)  # the first one to be asked for waits for others too
-@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
-def test_the_code_of_a_page_runs(page: Path, ran: Callable[[Path], Played]) -> None:
-    folder, shown = ran(page)
-    for line, code, out in shown:
-        if "print(result)" in code:
-            assert "best feasible" in out, f"{name_of(page)}:{line}"
-            assert "none feasible" not in out, f"{name_of(page)}:{line}"
-    everything = "".join(block.out for block in shown)
-    for pattern in PRINTED.get(name_of(page), []):
-        assert re.search(pattern, everything, re.MULTILINE), f"{pattern!r} in\n{everything}"
-    if page.name == "start.md":
-        try_the_commands(page, folder)
-
-
-def try_the_commands(page: Path, folder: Path) -> None:
-    """What a newcomer types after the first study, but for what does not end by itself."""
-    commands = re.findall(r"^ {4}(acetune .*?)(?: +#.*)?$", page.read_text(), re.MULTILINE)
-    assert [command.split()[1] for command in commands] == [
-        "show",
-        "explain",
-        "report",
-        "dashboard",
-    ]
-    for command in commands[:3]:
-        done = subprocess.run(
-            [sys.executable, "-m", *shlex.split(command)],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=100,
-        )
-        assert done.returncode == 0, done.stderr
-    assert (folder / "report.html").stat().st_size > 100_000
-
-
-def test_every_page_that_prints_is_run() -> None:
-    assert set(PRINTED) <= {name_of(page) for page in WITH_CODE}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_no_block_hides_from_the_tests(page: Path) -> None:
-    """A fence that is written another way, or of another language, would not be run."""
-    text = page.read_text(encoding="utf-8")
-    fences = re.findall(r"^ *(```+|~~~+) *([^\n]*)$", text, re.MULTILINE)
-    opening = fences[::2]  # they come in pairs
-    assert len(fences) % 2 == 0
-    assert {fence for fence, _ in fences} <= {"```"}
-    assert {language for _, language in opening} <= {"python", "text", "bash"}
-    assert all(not language for _, language in fences[1::2])
-    shown = [block for block in blocks(page) if not block.hidden]
-    assert len(shown) == sum(language == "python" for _, language in opening)
-
 
 # -- the notebook ------------------------------------------------------------------------------
 

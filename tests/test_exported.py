@@ -104,7 +104,9 @@ def test_every_error_is_in_the_drawn_tree() -> None:
     for name, error in vars(errors).items():
         if inspect.isclass(error) and issubclass(error, BaseException):
             assert name in drawn, name
-            if name != "TrialStopped":
+            if issubclass(error, Warning):
+                assert error.__bases__ == (UserWarning,), name
+            elif name != "TrialStopped":
                 assert issubclass(error, errors.AcetuneError), name
                 # indented under its parent
                 parent = error.__bases__[0].__name__

@@ -6,6 +6,7 @@ a test says when it is out of date.
 
 from __future__ import annotations
 
+import inspect
 import types
 import typing
 from collections.abc import Callable
@@ -34,12 +35,11 @@ def page() -> str:
     group: Any = typer.main.get_command(app)  # typer carries a click of its own, without types
     context = group.make_context("acetune", [], resilient_parsing=True)
     verbs = {name: group.get_command(context, name) for name in group.list_commands(context)}
-    functions = {c.callback.__name__: c.callback for c in app.registered_commands if c.callback}
     lines = [HEAD]
     for name, verb in verbs.items():
         lines.append(f"| [`{name}`](#{name}) | {_cell(_first(verb.help))} |\n")
     for name, verb in verbs.items():
-        lines.append("\n" + _verb(name, verb, functions[name]))
+        lines.append("\n" + _verb(name, verb, inspect.unwrap(verb.callback)))
     return "".join(lines)
 
 

@@ -20,7 +20,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parent.parent
 FOLDER = "from"
 LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
-HIDDEN = re.compile(r"^<!-- (?:setup|not run)\b.*?-->\n*", re.MULTILINE | re.DOTALL)
+HIDDEN = re.compile(r"^<!-- setup\b.*?-->\n*", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^(?P<fence>`{3,}).*?^(?P=fence)", re.MULTILINE | re.DOTALL)
 
 

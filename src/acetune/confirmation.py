@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from acetune.coordinator import Coordinator
 from acetune.core.errors import ReportError
-from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, as_measurement
+from acetune.core.goals import Estimate, FailedCheck, Goals, as_measurement
 from acetune.engines.driver import Engine
 from acetune.engines.messages import Evaluate, Evaluated
 from acetune.found import FoundCheckpoint, Status
@@ -67,7 +67,7 @@ def wrong_names(goals: Goals, answer: Mapping[str, object]) -> str | None:
     Every constraint must be there. The objective may be left out, and other metrics may come with
     it, but not instead of it: such a name is more likely a misspelt objective.
 
-    >>> from acetune.core.goals import Objective
+    >>> from acetune.core.goals import Constraint, Objective
     >>> goals = Goals(Objective("auc", "max"), (Constraint("eod", upper=0.25),))
     >>> wrong_names(goals, {"eod": 0.2}), wrong_names(goals, {"eod": 0.2, "auc": 0.8, "f1": 0.7})
     (None, None)
@@ -105,8 +105,7 @@ def _record(
                 values[str(name)] = measured
     # the limit itself, without the search's margin: fresh data owes nothing to the search
     holds = error is None and all(
-        Constraint(c.name, upper=c.upper, lower=c.lower).holds(values[c.name])
-        for c in goals.constraints
+        c.without_margin().holds(values[c.name]) for c in goals.constraints
     )
     status: Status = "unconfirmed" if error is not None else "confirmed" if holds else "failed"
     with coordinator.store.transaction():

@@ -56,7 +56,8 @@ class FoundCheckpoint:
 
     ``value`` is the objective in the search; ``constraints`` what the checks measured. ``status``
     says how far to trust them: confirmed on data that the search never saw, failed there, or not
-    looked at (unconfirmed).
+    looked at (unconfirmed). It is the model at ``step``, which need not be the last of its trial's
+    ``total_steps``: trained on, the same parameters may break a limit.
     """
 
     trial: int
@@ -68,6 +69,7 @@ class FoundCheckpoint:
     violation: float
     checkpoint: Path | None
     confirmation: Confirmation | None = None
+    total_steps: int | None = field(default=None, compare=False)  # of its trial, where known
 
     @property
     def status(self) -> Status:

@@ -79,7 +79,7 @@ def best_of_each_trial(store: Store, goals: Goals, stratum: str) -> list[FoundCh
     order = "checked_objective" + (" DESC" if goals.objective.mode == "max" else "")
     rows = store.rows(
         f"""SELECT * FROM (
-            SELECT r.*, t.params, row_number() OVER (
+            SELECT r.*, t.params, t.total_steps, row_number() OVER (
                 PARTITION BY r.trial ORDER BY violation, {order}, seq) AS place
             FROM reports r JOIN trials t USING (trial, attempt)
             WHERE stratum = ? AND checked_objective BETWEEN -1e308 AND 1e308)
@@ -92,7 +92,7 @@ def best_of_each_trial(store: Store, goals: Goals, stratum: str) -> list[FoundCh
 def checked_checkpoints(store: Store, goals: Goals) -> list[FoundCheckpoint]:
     """All checkpoints with a finite objective whose checks worked, judged by ``goals``."""
     rows = store.rows(
-        "SELECT r.*, t.params FROM reports r JOIN trials t USING (trial, attempt) "
+        "SELECT r.*, t.params, t.total_steps FROM reports r JOIN trials t USING (trial, attempt) "
         "WHERE stratum != 'unchecked' AND violation < 9e999 "
         "AND checked_objective BETWEEN -1e308 AND 1e308 ORDER BY seq"
     )
@@ -130,6 +130,7 @@ def _found(
         constraints=measured,
         violation=row["violation"],
         checkpoint=store.checkpoint(row["trial"], row["attempt"], row["checked_step"]),
+        total_steps=row["total_steps"],
     )
 
 

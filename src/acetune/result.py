@@ -72,6 +72,15 @@ class StudyResult:
         return self.ended == INTERRUPTED
 
     @property
+    def finite_reports(self) -> int:
+        """Reports whose objective was a finite number; only such are worth a check."""
+        with reading(self.study) as store:
+            rows = store.rows(
+                "SELECT count(*) AS n FROM reports WHERE kind = 'step' AND abs(objective) < 9e999"
+            )
+        return int(rows[0]["n"])
+
+    @property
     def trials(self) -> pandas.DataFrame:
         """One row a trial: parameters, how it ended, its best values.
 

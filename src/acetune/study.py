@@ -99,8 +99,9 @@ def tune(
     points:
         Configurations to try first; left-out dimensions are sampled.
     confirm:
-        Called with a kept model, returns objective and constraints on data that the search never
-        saw. The best ``confirm_top`` checkpoints are judged, best first, until one holds: its
+        Called with a kept model, returns a dict of all constraints, on data that the search never
+        saw, and of the objective too if you like; further metrics only beside the objective. The
+        best ``confirm_top`` checkpoints are judged, best first, until one holds: its
         values there, as they are, satisfy the limits (without ``margin_se``, which is the
         search's caution; the interval is shown beside them).
     keep_models:
@@ -123,7 +124,10 @@ def tune(
     stop_grace_s:
         A trial that was told to stop and goes on for so long is ended with its worker.
     max_failures:
-        So many failed trials one after another end the study.
+        So many failed trials one after another end the study; so do checks that raised in so many
+        trials, if no check of the study has ever given a number. A call of ``report`` that is wrong
+        in itself (no objective, an unknown constraint, no model for a check) ends it at once, as
+        long as no trial has reported anything.
     seed:
         Makes the searcher's suggestions repeatable.
     study:

@@ -3,34 +3,57 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import json
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from acetune.core.goals import Estimate, Goals
+from acetune.core.goals import Constraint, Goals
+from acetune.core.words import count, estimate, number, parameters
 from acetune.store import FAILED
+from acetune.trust import after_failed_confirmation, no_recommendation, trust_in_best
 
 if TYPE_CHECKING:
     from acetune.found import FoundCheckpoint
     from acetune.result import StudyResult
 
+__all__ = [
+    "STATES",
+    "describe_checkpoint",
+    "duration",
+    "how_to_make",
+    "nothing_feasible",
+    "shown",
+    "size",
+    "step_of",
+    "summary_html",
+    "summary_rows",
+    "summary_text",
+    "trust_in_best",
+]
+
 STATES = ("running", "finished", "stopped", "failed", "interrupted", "rejected")
+_FAR = 0.5  # a violation, in limits: what misses by that much is no near miss
 
 
 def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     """The lines of the summary: name and text."""
     goals, ledger = result.goals, result.ledger
     rows: list[tuple[str, str]] = []
-    if result.best is None:
-        rows.append(("best feasible", nothing_feasible(result)))
+    best = result.best
+    if best is None:
+        name = "none feasible" if goals.constraints else "no answer"
+        rows.append((name, nothing_feasible(result)))
         if result.nearest_miss is not None:
             rows.append(("nearest miss", describe_checkpoint(goals, result.nearest_miss)))
+    elif best.status == "failed":
+        rows.append(("answer", no_recommendation(result)))
+        rows.append(("next", after_failed_confirmation(result)))
+        rows.append(("best in search", describe_checkpoint(goals, best)))
     else:
-        best = result.best
-        name = "best, failed" if best.status == "failed" else "best feasible"
-        rows.append((name, describe_checkpoint(goals, best)))
-        rows.append(("parameters", _params(best.params)))
+        rows.append(("best feasible", describe_checkpoint(goals, best)))
+    if best is not None:
+        rows.append(("parameters", how_to_make(best)))
         rows.append(("trust", trust_in_best(result)))
         if best.checkpoint is not None:
             rows.append(("model", shown(best.checkpoint)))
@@ -50,7 +73,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
             f"{duration(ledger.wall_s)}; on workers: start-up {duration(ledger.startup_s)}, "
             f"training {duration(ledger.training_s)}, "
             f"checks {duration(ledger.checks_s)} ({ledger.check_share:.0%} of both, "
-            f"{ledger.checks} checks in {ledger.reports} reports)",
+            f"{count(ledger.checks, 'check')} in {count(ledger.reports, 'report')})",
         )
     )
     if ledger.failed_checks:
@@ -87,90 +110,82 @@ def summary_text(result: StudyResult) -> str:
 
 
 def nothing_feasible(result: StudyResult) -> str:
-    """How many checkpoints were looked at in vain."""
-    checked, reports = result.ledger.checks, result.ledger.reports
-    failed = result.failed_check
-    if checked and result.ledger.failed_checks == checked and failed is not None:
-        # more checks would fail as well: the check has to be mended
-        return (
-            f"none feasible: every one of the {checked} checks that were made failed, so nothing "
-            f"is known to qualify; the check of {failed.constraint!r} says: {failed.error}"
+    """Why there is no answer, and what may help."""
+    goals, ledger = result.goals, result.ledger
+    checked, reports = ledger.checks, ledger.reports
+    if not reports:
+        return "nothing was reported" if result.ended is not None else "nothing reported so far"
+    if not checked and result.finite_reports == 0:
+        text = (
+            f"{goals.objective.name} was not a finite number in any of {count(reports, 'report')}"
         )
-    text = f"none feasible: none of the {checked} checkpoints that were checked qualified"
-    if checked < reports:
-        text += f" ({reports} were reported; policy='ace-beta1' checks more of them)"
+        return f"nothing could be checked: {text}" if goals.constraints else text
+    if result.ended is None:  # it runs, or was killed: more may come
+        return f"none yet: {count(checked, 'check')} made so far, in {count(reports, 'report')}"
+    failed = result.failed_check
+    if checked and ledger.failed_checks == checked and failed is not None:
+        # more checks would fail as well: the check has to be mended
+        which = "the one check that was made"
+        if checked > 1:
+            which = f"every one of the {checked:,} checks that were made"
+        return (
+            f"{which} failed, so nothing is known to qualify; the check of "
+            f"{failed.constraint!r} says: {failed.error}"
+        )
+    text = "the one checkpoint that was checked does not qualify"
+    if checked != 1:
+        text = f"none of the {checked:,} checkpoints that were checked qualifies"
+    miss = result.nearest_miss
+    if 2 * checked < reports and json.loads(result.info["policy"]).get("interval") != 1:
+        text += (
+            f"; {reports:,} were reported, and policy='ace-beta1' (check at every step) checks "
+            "more of them"
+        )
+    elif miss is not None and miss.violation >= _FAR:
+        near = ", ".join(
+            f"{name} {number(miss.constraints[name].value, 4)} (limit {limit})"
+            for name, limit in _broken_limits(goals, miss)
+        )
+        text += f", and the nearest is far away, with {near}: is the limit right?"
     return text
+
+
+def _broken_limits(goals: Goals, found: FoundCheckpoint) -> list[tuple[str, str]]:
+    return [
+        (constraint.name, _limit(constraint))
+        for constraint in goals.constraints
+        if constraint.name in found.constraints
+        and not constraint.holds(found.constraints[constraint.name])
+    ]
+
+
+def _limit(constraint: Constraint) -> str:
+    return constraint.describe().removeprefix(f"{constraint.name} ")
 
 
 def describe_checkpoint(goals: Goals, found: FoundCheckpoint) -> str:
     """Objective, constraints against their limits, and where it is."""
-    parts = [f"{goals.objective.name} {found.value:.5g}"]
+    parts = [f"{goals.objective.name} {number(found.value)}"]
     for constraint in goals.constraints:
         measured = found.constraints.get(constraint.name)
-        shown = "failed" if measured is None else _estimate(measured)
-        limit = constraint.describe().removeprefix(f"{constraint.name} ")
-        parts.append(f"{constraint.name} {shown} (limit {limit})")
-    return f"{', '.join(parts)}; trial {found.trial}, step {found.step}"
+        value = "failed" if measured is None else estimate(*measured)
+        parts.append(f"{constraint.name} {value} (limit {_limit(constraint)})")
+    return f"{', '.join(parts)}; trial {found.trial}, {step_of(found)}"
 
 
-def trust(goals: Goals, found: FoundCheckpoint) -> str:
-    """What can be said about the answer on data that the search never saw."""
-    confirmation = found.confirmation
-    if confirmation is None:
-        return "unconfirmed" + _distance(goals, found)
-    if confirmation.error is not None:
-        return f"unconfirmed, because confirm went wrong: {confirmation.error}"
-    parts = []
-    for name, measured in confirmation.values.items():
-        interval = confirmation.interval(name)
-        between = ""
-        if interval is not None:
-            cut = [end for end in interval if end in confirmation.ranges.get(name, ())]
-            ends = f"; cut at {' and '.join(f'{end:g}' for end in cut)}" if cut else ""
-            between = f" (95 %: {interval[0]:.4g} to {interval[1]:.4g}{ends})"
-        parts.append(f"{name} {measured.value:.5g}{between}")
-    word = "confirmed" if confirmation.status == "confirmed" else "failed: breaks a limit"
-    near = [
-        constraint.name
-        for constraint in goals.constraints
-        if (interval := confirmation.interval(constraint.name)) is not None
-        and interval[0] <= constraint.limit <= interval[1]
-    ]
-    close = f"; the limit of {', '.join(near)} lies within its interval" if near else ""
-    return f"{word} on fresh data: {', '.join(parts)}{close}"
+def step_of(found: FoundCheckpoint) -> str:
+    """Which step of how many: ``step 15 of 84``."""
+    of = "" if found.total_steps is None else f" of {found.total_steps}"
+    return f"step {found.step}{of}"
 
 
-def trust_in_best(result: StudyResult) -> str:
-    """What can be said about the answer, and how often the fresh data was used for it."""
-    uses = result.confirmation_uses
-    used = f"; the fresh data was used {uses} times" if uses > 1 else ""
-    return "" if result.best is None else trust(result.goals, result.best) + used
-
-
-def _distance(goals: Goals, found: FoundCheckpoint) -> str:
-    words = []
-    for constraint in goals.constraints:
-        measured = found.constraints.get(constraint.name)
-        if measured is None:
-            continue
-        room = abs(constraint.limit - measured.value)
-        if measured.stderr > 0:
-            errors = room / measured.stderr
-            words.append(f"{constraint.name} is {errors:.1f} standard errors from its limit")
-        else:
-            words.append(f"{constraint.name} is {room:.3g} from its limit, standard error unknown")
-    return f": {'; '.join(words)}" if words else ""
-
-
-def _estimate(measured: Estimate) -> str:
-    return f"{measured.value:.4g}" + (f" ± {measured.stderr:.2g}" if measured.stderr else "")
-
-
-def _params(params: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{name}={value:.5g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in params.items()
-    )
+def how_to_make(found: FoundCheckpoint) -> str:
+    """The parameters, and that they alone do not make it where training would go on."""
+    text = parameters(found.params)
+    if found.step == found.total_steps:
+        return text
+    kept = "" if found.checkpoint is None else ", or use the model that was kept"
+    return f"{text}; stop at {step_of(found)}{kept}"
 
 
 def shown(path: Path) -> str:

@@ -203,7 +203,7 @@ def test_mistakes_get_a_line_and_no_traceback(acetune: Command, tmp_path: Path) 
         (["lawn-mlp"], ["unknown task 'lawn-mlp'", "credit-lightgbm, law-mlp"]),
         ([f"{missing}.py"], ["there is no file", "missing.py"]),
         ([tmp_path / "empty.py"], ["empty.py defines no 'train'"]),
-        ([tmp_path / "bare.py"], ["no 'objective'", "which a recording needs"]),
+        ([tmp_path / "bare.py"], ["no 'objective'; for example 'objective': 'auc'"]),
         ([tmp_path / "bare.py", "--data", "x.csv"], ["--data", "its own data"]),
         (["--from", missing], ["there is no study file", str(missing)]),
         (["law-mlp", "--data", missing], ["cannot read", str(missing)]),

@@ -163,16 +163,16 @@ def endless(trial: Trial) -> None:
 
 
 def test_the_time_budget_ends_running_trials_and_is_a_total(study: Path) -> None:
-    result = tune(endless, study, max_trials=None, time_budget_s=1.0, workers=2)
+    result = tune(endless, study, max_trials=None, time_budget_s=2.0, workers=2)
     assert result.counts == {"interrupted": 2}
     assert {row["reason"] for row in trial_rows(study)} == {"the time budget is spent"}
-    assert result.ledger.wall_s >= 1.0
+    assert result.ledger.wall_s >= 2.0
 
     reports = len(report_rows(study))
-    again = tune(endless, study, max_trials=None, time_budget_s=1.0, workers=2)
+    again = tune(endless, study, max_trials=None, time_budget_s=2.0, workers=2)
     assert len(report_rows(study)) == reports and again.counts == {"interrupted": 2}
 
-    more = result.ledger.wall_s + 1.0
+    more = result.ledger.wall_s + 2.0
     tune(endless, study, max_trials=None, time_budget_s=more, workers=2)
     assert [(row["trial"], row["attempt"], row["state"]) for row in trial_rows(study)] == [
         (trial, attempt, "interrupted") for trial in (1, 2) for attempt in (1, 2)
@@ -186,7 +186,7 @@ def test_a_trial_that_ignores_the_end_of_the_budget_is_cut_off(
         trial.report(1.0)
         time.sleep(600)
 
-    result = tune(train, study, max_trials=None, time_budget_s=0.7, stop_grace_s=0.2)
+    result = tune(train, study, max_trials=None, time_budget_s=1.5, stop_grace_s=0.2)
 
     assert result.counts == {"interrupted": 1}
 
@@ -206,7 +206,7 @@ def test_max_trials_is_a_total(study: Path) -> None:
     ("budget", "expected"),
     [
         ({"max_trials": 2, "time_budget_s": 600}, {"finished": 2}),
-        ({"max_trials": 600, "time_budget_s": 0.7}, {"interrupted": 1}),
+        ({"max_trials": 600, "time_budget_s": 1.5}, {"interrupted": 1}),
     ],
 )
 def test_the_first_of_two_budgets_ends_the_study(
@@ -234,12 +234,12 @@ def test_training_that_hangs_before_its_first_report_is_cut_off(
         append_line(began, trial.attempt)
         if trial.attempt == 1:
             time.sleep(600)
-        short(trial)
+        trial.report(1.0, model=1)
 
     check = Constraint("g", upper=1, check=lambda model: 0)
-    options = {"time_budget_s": 0.7, "stop_grace_s": 0.2}
+    options = {"time_budget_s": 1.5, "stop_grace_s": 0.2}
     first = tune(train, study, max_trials=1, constraints=[check], **options)
     assert first.counts == {"interrupted": 1} and first.best is None
     second = tune(train, study, max_trials=1, constraints=[check])
     assert [line[0] for line in read_lines(began)] == ["1", "2"]
-    assert second.counts == {"failed": 1}  # no model was reported, which the check needs
+    assert second.counts == {"finished": 1}

@@ -197,6 +197,8 @@ def test_trials_passed_over_for_a_confirmed_one_are_not_the_best(name: str, stud
         "failed", "confirmed", "unconfirmed"
     ]  # fmt: skip
     assert [sorted(t.constraints.values()) for t in made.trials] == [[-0.5, 1.0], [-0.5], [-0.5]]
+    uses = made.user_attrs["confirmations"]
+    assert [use["metrics"][name] for use in uses] == [[3.0, 0.0], [1.0, 0.0]]
 
 
 def test_if_all_failed_on_fresh_data_the_best_of_the_search_stays(study: Path) -> None:

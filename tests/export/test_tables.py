@@ -155,6 +155,8 @@ def test_values_by_hand(study: Path, tmp_path: Path) -> None:
             ],
         )
         author.run(2, {"x": 0.25}, [(3.0, {"g": FailedCheck("broken"), "h": 1.0})], "failed", "no")
+        with author.store.transaction():
+            author.store.add_confirmation(1, 1, 3, "failed", {"g": (2.5, 0.1)}, None, BEGAN)
     to_csv(study, tmp_path / "out")
     first, second = cells(tmp_path / "out/trials.csv")
 
@@ -169,6 +171,9 @@ def test_values_by_hand(study: Path, tmp_path: Path) -> None:
     assert (second["state"], second["reason"]) == ("failed", "no")
     assert (second["violation"], second["constraint.g"]) == ("inf", "")
     assert second["best_valid_objective"] == "" and second["confirmation"] == ""
+    (use,) = json.loads((tmp_path / "out/study.json").read_text())["confirmations"]
+    assert (use["trial"], use["step"], use["status"]) == (1, 3, first["confirmation"])
+    assert use["metrics"] == {"g": [2.5, 0.1]}
     reports = cells(tmp_path / "out/reports.csv")
     assert [row["objective"] for row in reports] == ["9.0", "nan", "7.0", "5.0", "inf", "3.0"]
     to_parquet(study, tmp_path / "out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import acetune
-from acetune import ACE, Constraint, Trial
+from acetune import ACE, Constraint, StudyCallback, Trial
 from acetune.core.errors import StudyFileError, TableError
 from acetune.replay.from_study import table_from_study
 from acetune.replay.simulator import simulate
@@ -158,7 +159,13 @@ def test_interrupted_trials_are_incomplete(study: Path) -> None:
         for step in trial.steps():
             trial.report(1 / step, model=(1, step, 0.0), primary_cost_s=0.1)
 
-    tune(endless, study, constraints=[LIMIT], max_trials=None, time_budget_s=0.5)
+    class Enough(StudyCallback):
+        def on_report(self, trial: int, report: object, decision: object) -> None:
+            self.reports = getattr(self, "reports", 0) + 1
+            if self.reports == 5:
+                signal.raise_signal(signal.SIGINT)
+
+    tune(endless, study, constraints=[LIMIT], callbacks=[Enough()])
     assert states(study) == ["interrupted"]
     table = table_from_study(study)
     assert table.total_steps.tolist() == [0] and table.steps(0) > 2

@@ -196,6 +196,20 @@ def test_before_anything_was_reported(study: Path) -> None:
     assert content(view, figures=False)["answer"]["words"] == "Nothing was reported."
 
 
+def test_a_trial_that_begins_again_keeps_the_stratum_it_was_in(study: Path) -> None:
+    goals = Goals(Objective("loss"), (Constraint("g", upper=1.0),))
+    before = Attempt([(3.0, {"g": Estimate(0.5)})], None, "failed", 0)
+    again = Attempt([], None, "running", 0)
+    write(Written(goals, [[before, again], [again]]), study).close()
+    page = require_same_numbers(StudyView(study))
+    columns, rows = page["trials"]["columns"], page["trials"]["rows"]
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    assert [(row["stratum"], row["best_valid_objective"], row["steps"]) for row in found] == [
+        ("valid", 3.0, 0),
+        (None, None, 0),
+    ]
+
+
 def test_a_study_of_a_ray_tuner_has_no_searcher_and_workers_of_its_own(study: Path) -> None:
     goals = Goals(Objective("loss"), (Constraint("g", upper=1.0),))
     store = write(Written(goals, [[Attempt([(1.0, None)], None, "running", 0)]]), study)

@@ -9,11 +9,24 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from acetune import ACE, Constraint, Estimate
+from acetune import (
+    ACE,
+    ASHA,
+    ASHALexicographic,
+    ASHAStratum,
+    Constraint,
+    Estimate,
+    Hyperband,
+    MedianStopping,
+)
 from acetune.cli import app
 from acetune.core.errors import StudyError
 from acetune.core.goals import Goals, Objective
+from acetune.core.measured import Costs
+from acetune.policies.base import Policy
 from acetune.report import StudyView
+from acetune.report.explanation import headline, why_unchecked
+from acetune.report.figures import FIGURES, Digest
 from acetune.report.trial_detail import trial_detail
 from engines.helpers import by_hand, g_of, tune
 from report.written import Attempt, Written, write
@@ -70,6 +83,58 @@ def test_the_reports_are_those_of_the_file(stopped: StudyView) -> None:
     assert detail["reports"]["rows"][-1][-1] == "stop" and detail["reports"]["note"] == ""
     assert detail["figure"]["data"] and detail["params"] == stopped.params(trial)
     json.dumps(detail, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("policy", "when"),
+    [
+        (ACE(interval=1), "at every step of 64 steps"),
+        (ACE(interval="end"), "once, at the end of 64 steps"),
+        (ASHA(), "at every rung and at the last step"),
+        (ASHALexicographic(), "at every rung and at the last step"),
+        (ASHAStratum(interval=1), "at every rung and at the last step"),
+        (Hyperband(), "once, at the end of 64 steps"),
+        (MedianStopping(), "once, at the end of 64 steps"),
+    ],
+    ids=repr,
+)
+def test_when_a_check_was_due(policy: Policy, when: str, study: Path) -> None:
+    named = {"name": type(policy).__name__, **policy.options()}
+    interval = policy.interval(64, Costs())
+    row = {"trial": 1, "state": "running", "reason": "", "params": "{}", "traceback": None,
+           "total_steps": 64, "interval": interval, "cost_ratio": None}  # fmt: skip
+    assert headline(row, 1, named)[2] == f"constraint: due {when}"
+    store = write(Written(GOALS, [[Attempt([(1.0, None)], None, "running", 0)]]), study)
+    with store.transaction():
+        store.set_plan(1, 1, 64, interval, 0.5)
+        store._db.execute("UPDATE study SET policy = ?", (json.dumps(named),))
+    store.close()
+    drawing = FIGURES["intervals"](Digest(StudyView(study)))
+    assert drawing.table is not None
+    assert f"due {drawing.table.rows[0][0]}" in f"due {when}".replace("once, ", "")
+
+
+def test_a_last_step_that_became_known_late_is_not_called_a_reason(study: Path) -> None:
+    store = write(Written(GOALS, [[Attempt([(1.0, None)], None, "running", 0)]] * 2), study)
+    with store.transaction():
+        store.set_plan(1, 1, 10, 1, 500.0)  # by the theorem it would be checked at its end
+        store.set_plan(2, 1, 10, 10, 500.0)
+    store.close()
+    view = StudyView(study)
+    late, usual = (trial_detail(view, trial)["why"][2] for trial in (1, 2))
+    assert late == (
+        "constraint: due at every step of 10 steps; its last step was not known yet when that was "
+        "chosen"
+    )
+    assert usual.startswith("constraint: due once, at the end of 10 steps, because a check cost")
+    caption = FIGURES["intervals"](Digest(view)).caption
+    assert "The T of 1 trial became known after the start" in caption
+
+
+def test_between_rungs_nothing_is_due() -> None:
+    row = {"interval": 1}
+    assert "rungs" not in str(why_unchecked(row, {"gate": True}, True))
+    assert "between two rungs" in str(why_unchecked(row, ASHALexicographic().options(), True))
 
 
 def test_long_trials_are_thinned_and_said_to_be(study: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -151,6 +152,18 @@ def test_objectives_that_are_no_numbers() -> None:
     require_sensible(digest.view)
 
 
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_numbers_that_are_hardly_any(mode: Any) -> None:
+    most = sys.float_info.max
+    goals = Goals(Objective("loss", mode), (Constraint("g", upper=2.0, margin_se=1.0),))
+    huge = [most, -most, 1.7e308, 1.0, 5e-324, -1.7e308]
+    for values in (huge, [most] * 3, [5e-324, 0.0]):
+        some = [attempt(*[(v, g) for v, g in zip(values, values[::-1], strict=True)])] * 2
+        view = view_of(Written(goals, [[one] for one in some]))
+        view.trials[:] = [row._replace(cost_ratio=most) for row in view.trials]
+        require_sensible(view)
+
+
 def test_figures_are_the_same_every_time(large: StudyView) -> None:
     assert page_figures(large) == page_figures(StudyView(large.path))
 
@@ -242,6 +255,17 @@ def test_progress_goes_down_the_stairs() -> None:
     assert "best feasible loss 4 found after 5.0 s of 12 s" in FIGURES["progress"](digest).alt
 
 
+def test_progress_in_numbers_is_not_thinned() -> None:
+    # better by one a second for 1000 seconds, with some that are invalid
+    digest = digest_of(attempt(*[(2000.0 - i, 1.0 + 8 * (i % 3 == 0)) for i in range(1, 1001)]))
+    drawing = FIGURES["progress"](digest)
+    assert len(traces(drawing)["best of all"]["x"]) == 401 and "400 are shown" in drawing.caption
+    assert drawing.table is not None
+    assert [row[1:] for row in drawing.table.rows] == [
+        ["1900", "1900"], ["1750", "1750"], ["1500", "1500"], ["1251", "1250"], ["1000", "1000"],
+    ]  # fmt: skip
+
+
 def test_the_front_is_what_nothing_beats(large: StudyView) -> None:
     digest = Digest(large)
     measured = digest.measured
@@ -325,6 +349,14 @@ def test_curves_break_where_the_stratum_changes() -> None:
     assert (lines["stopped here"]["x"], lines["stopped here"]["y"]) == ([5], [5])
     lower = next(t for t in drawing.data if t["name"] == "invalid" and t["yaxis"] == "y2")
     assert lower["y"] == [1, 5]
+
+
+def test_below_the_objective_stands_only_what_was_checked() -> None:
+    digest = digest_of(attempt((9, 1), (8, None), (7, None), (6, 9)), attempt((5, None)))
+    below = [trace["name"] for trace in figures.curves(digest).data if trace.get("yaxis") == "y2"]
+    assert below == ["valid", "invalid"]
+    assert traces(figures.curves(digest, [1]))["unchecked"]["text"] == "trial 1"
+    assert set(traces(figures.curves(digest))["unchecked"]["text"]) == {"trial 1", "trial 2", ""}
 
 
 def test_long_curves_keep_their_ends_and_their_best() -> None:
@@ -442,6 +474,13 @@ def test_effects_of_parameters_that_only_some_trials_have() -> None:
     assert found["depth"].trials == 149 and (found["depth"].share or 0) > 0.9
     few = effects(columns(params[:30]), outcome[:30])
     assert few[1].share is None and few[1].why == "too few trials (14)"
+
+
+def test_effects_of_what_is_no_number_and_comes_once() -> None:
+    params = [{"name": f"run {i}", "seed": 10 ** (400 + i % 2)} for i in range(60)]
+    name, seed = effects(columns(params), np.arange(60.0) % 2)
+    assert (name.share, name.why) == (None, "no value comes up often enough")
+    assert seed.share == pytest.approx(1.0)  # larger than any float: categories
 
 
 def test_chance_is_what_shuffled_outcomes_give() -> None:

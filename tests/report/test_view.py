@@ -189,6 +189,29 @@ def test_the_file_is_left_to_the_driver_to_tidy(study: Path) -> None:
     assert view.refresh() is True and len(view.reports) == 8
 
 
+def test_a_link_shows_what_it_leads_to(study: Path, tmp_path: Path) -> None:
+    store = write(SMALL, study)
+    link = tmp_path / "elsewhere" / "latest.db"
+    link.parent.mkdir()
+    link.symlink_to(study)
+    view = StudyView(link)
+    while view.refresh():  # until it has settled: from here on only the file's log grows
+        pass
+    running = [view.running]
+    write_attempt(store, GOALS, 3, 1, Attempt([(0.25, FINE)], None, "finished", 0))
+    assert view.refresh() is True and len(view.reports) == 9
+    assert view.models[3, 1, 1] == store.files / "trial-3/m-1"
+    store.close()
+    assert view.refresh() is True
+    assert [*running, view.running] == [True, False]
+    other = study.with_name("other.db")
+    write(SMALL, other).close()
+    link.unlink()
+    link.symlink_to(other)
+    with pytest.raises(StudyFileError, match="was replaced"):
+        view.refresh()
+
+
 def test_a_file_that_is_gone_or_another_is_said(study: Path) -> None:
     write(SMALL, study).close()
     view = StudyView(study)

@@ -126,6 +126,15 @@ def test_breakpoints_by_hand(study: Path) -> None:
     assert recall["sense"] == ">=" and recall["low"] < 0.25 and recall["high"] > 0.5
 
 
+def test_the_slider_ends_where_numbers_do(study: Path) -> None:
+    goals = Goals(Objective("loss"), (Constraint("g", upper=1.0),))
+    reports: list[tuple[float, Any]] = [(2.0, {"g": Estimate(-1.7e308)})]
+    reports += [(1.0, {"g": Estimate(1.7e308)})]
+    write(Written(goals, [[Attempt(reports, None, "finished", 0)]]), study).close()
+    (item,) = what_if(StudyView(study))
+    assert math.isfinite(item["low"]) and math.isfinite(item["high"])
+
+
 def test_without_constraints_there_is_nothing_to_slide(study: Path) -> None:
     goals = Goals(Objective("loss"))
     write(Written(goals, [[Attempt([(1.0, None)], None, "finished", 0)]]), study).close()

@@ -2,43 +2,71 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from acetune import __version__
-from acetune.cli.dashboard import dashboard
-from acetune.cli.demo import demo
-from acetune.cli.explain import explain
-from acetune.cli.export import export
-from acetune.cli.record import record
-from acetune.cli.replay import replay
-from acetune.cli.report import report
-from acetune.cli.reproduce import reproduce
-from acetune.cli.run import resume, run
-from acetune.cli.show import show
 from acetune.core.errors import AcetuneError
 
+#: the verbs in the order of the help, and the file of each
+_FILES = {
+    "demo": "demo",
+    "run": "run",
+    "resume": "run",
+    "show": "show",
+    "explain": "explain",
+    "report": "report",
+    "dashboard": "dashboard",
+    "export": "export",
+    "record": "record",
+    "replay": "replay",
+    "reproduce": "reproduce",
+}
+
+
+class _Verbs(Mapping[str, Any]):
+    """The commands by their names, each imported when it is looked up.
+
+    Together they take a second to import, of which each needs only a part.
+    """
+
+    def __getitem__(self, name: str) -> Any:
+        module = importlib.import_module(f"acetune.cli.{_FILES[name]}")
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        alone.command(name)(getattr(module, name))
+        return typer.main.get_command(alone)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_FILES)
+
+    def __len__(self) -> int:
+        return len(_FILES)
+
+
+class _Group(TyperGroup):
+    """A group of commands that are not imported to be counted."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands: Any = _Verbs()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names."""
+        return list(self.commands)
+
+
 app = typer.Typer(
+    cls=_Group,
     help="Tune models that must also qualify: fair, robust, fast, small enough.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (
-    demo,
-    run,
-    resume,
-    show,
-    explain,
-    report,
-    dashboard,
-    export,
-    record,
-    replay,
-    reproduce,
-):
-    app.command()(verb)
 
 
 def _version(wanted: bool) -> None:

@@ -13,7 +13,9 @@ from acetune.summary import shown
 
 
 def dashboard(
-    study: Annotated[Path, typer.Argument(help="The study file; it need not exist yet.")],
+    study: Annotated[
+        Path, typer.Argument(metavar="STUDY", help="The study file; it need not exist yet.")
+    ],
     host: Annotated[
         str, typer.Option(help="Where to listen. Others than this machine need a token.")
     ] = "127.0.0.1",

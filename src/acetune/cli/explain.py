@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -14,20 +14,21 @@ from rich.text import Text
 from acetune.core.errors import StudyError
 from acetune.queries import goals_from_json
 from acetune.report.explanation import (
+    answer_step,
     checked_words,
     find_trial,
     headline,
+    holds_answer,
     report_cells,
     report_columns,
+    telling,
     why_unchecked,
 )
-from acetune.result import reading
-
-_SHOWN = 12
+from acetune.result import read_result, reading
 
 
 def explain(
-    study: Annotated[Path, typer.Argument(help="The study file.")],
+    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.")],
     which: Annotated[
         str, typer.Argument(metavar="TRIAL", help="The number of the trial, or Ray's name of it.")
     ],
@@ -53,15 +54,22 @@ def explain(
             "AND r.attempt = ? ORDER BY seq",
             (trial, latest["attempt"]),
         )
+        best = read_result(store).best
     goals = goals_from_json(info["objective"], info["constraints"])
     policy = json.loads(info["policy"])
-    for line in headline(latest, len(attempts), policy if goals.constraints else {}):
+    place = latest["trial"], latest["attempt"]
+    lines = [
+        holds_answer(best, *place),
+        *headline(latest, len(attempts), policy if goals.constraints else {}),
+        None if hardware is None else f"measured on: {hardware}",
+        *(f"limit: {constraint.describe()}" for constraint in goals.constraints),
+        None if reports else "it reported nothing",
+    ]
+    for line in filter(None, lines):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    if hardware is not None:
-        console.print(f"measured on: {hardware}", markup=False, highlight=False, soft_wrap=True)
-    values = checked_words(checks)
-    for constraint in goals.constraints:
-        console.print(f"limit: {constraint.describe()}", markup=False, highlight=False)
+    if not reports:
+        return
+    values, answer = checked_words(checks), answer_step(best, *place)
     # as text, not as markup: names and errors may hold anything
     title = Text(f"its reports ({goals.objective.name} is the objective)")
     table = Table(title=title, title_justify="left")
@@ -69,22 +77,20 @@ def explain(
         table.add_column(
             Text(column), justify="left" if column in ("stratum", "checked") else "right"
         )
-    shown_reports = reports if all_reports else _ends(reports)
-    for report in shown_reports:
-        cells = report_cells(report, values) if report else ["..."] * 7
-        table.add_row(*map(Text, cells))
+    kept = list(range(len(reports))) if all_reports else telling(reports, answer)
+    before = -1
+    for row in kept:
+        if row > before + 1:
+            table.add_row(*["..."] * len(table.columns))
+        table.add_row(*map(Text, report_cells(reports[row], values, answer)))
+        before = row
     console.print(table)
+    if answer is not None:
+        console.print("* the answer", markup=False, highlight=False)
+    if len(kept) < len(reports):
+        left_out = f"{len(reports) - len(kept)} of {len(reports)} rows left out: --all shows them"
+        console.print(left_out, highlight=False)
     unchecked = any(report["stratum"] == "unchecked" for report in reports)
     note = why_unchecked(latest, policy, unchecked)
     if note is not None:
         console.print(note, highlight=False)
-
-
-def _ends(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    if len(reports) <= _SHOWN:
-        return reports
-    head, tail = reports[:2], reports[-(_SHOWN - 4) :]
-    valid = [r for r in reports if r["stratum"] == "valid"]
-    least = min(reports, key=lambda r: float("inf") if r["violation"] is None else r["violation"])
-    middle = [r for r in (valid[-1:] or [least]) if r not in head and r not in tail]
-    return [*head, {}, *middle, *([{}] if middle else []), *tail]

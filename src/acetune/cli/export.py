@@ -13,7 +13,7 @@ from acetune.summary import shown
 
 
 def export(
-    study: Annotated[Path, typer.Argument(help="The study file.")],
+    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.")],
     output: Annotated[
         str,
         typer.Option(

@@ -157,16 +157,13 @@ def _describe(console: Console, table: CurveTable, path: Path) -> None:
 def _file_task(path: Path) -> Task:
     """The task of a file as ``acetune run`` takes it."""
     train, study = load_file(path)
-    for needed in ("space", "objective"):
-        if needed not in study:
-            raise GoalError(f"STUDY in {path} has no {needed!r}, which a recording needs")
     on_model, _ = split_constraints(study.get("constraints", ()))
     return Task(
         path.stem,
         train,
         study["space"],
         study["objective"],
-        study.get("mode", "min"),
+        study["mode"],
         on_model,
         study.get("confirm"),
     )

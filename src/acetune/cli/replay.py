@@ -33,7 +33,7 @@ _SHARE = 0.25  # but no more than this share of the table
 
 
 def replay(
-    table: Annotated[Path, typer.Argument(help="A curve table (Parquet).")],
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="A curve table (Parquet).")],
     policy: Annotated[
         list[str] | None,
         typer.Option(

@@ -18,7 +18,7 @@ from acetune.summary import shown, size
 
 
 def report(
-    study: Annotated[Path, typer.Argument(help="The study file.")],
+    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.")],
     output: Annotated[
         Path | None,
         typer.Option(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, SupportsFloat, TypeAlias
 
+from acetune.core import words
 from acetune.core.errors import GoalError, ReportError
 
 Mode: TypeAlias = Literal["min", "max"]
@@ -188,6 +189,11 @@ class Constraint:
         assert limit is not None  # exactly one is set, see __post_init__
         return limit
 
+    @property
+    def sense(self) -> Literal["<=", ">="]:
+        """On which side of the limit a value has to lie."""
+        return "<=" if self.lower is None else ">="
+
     def excess(self, measured: Estimate) -> float:
         """How far the measured value, margin included, lies beyond the limit (<= 0: it holds)."""
         margin = self.margin_se * measured.stderr
@@ -212,10 +218,14 @@ class Constraint:
             return replace(self, upper=limit)
         return replace(self, lower=limit)
 
+    def without_margin(self) -> Constraint:
+        """The limit as it is: what fresh data, which owes nothing to the search, is held to."""
+        return replace(self, margin_se=0.0, check=None)
+
     def describe(self) -> str:
         """The constraint as people write it, ``eod <= 0.25``, with its margin if it has one."""
         margin = f" with a margin of {self.margin_se:g} s.e." if self.margin_se else ""
-        return f"{self.name} {'<=' if self.lower is None else '>='} {self.limit:g}{margin}"
+        return f"{self.name} {self.sense} {words.number(self.limit, 6)}{margin}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,8 @@ class _Pages:
     async def _page_in_parts(self) -> AsyncIterator[bytes]:
         """A large study takes a while to read: the browser fetches and runs plotly.js meanwhile."""
         beginning = live_beginning()
-        yield beginning.replace(" defer", "").encode()  # at once: there is nothing else to do yet
+        # run as soon as it is there, not after the rest: there is nothing else to do yet
+        yield beginning.replace(" defer", " async").encode()
         edition = await self._watcher.edition()
         if edition.problem is not None:
             yield _waiting_page(edition.problem).removeprefix(beginning).encode()

@@ -105,7 +105,10 @@ class Engine:
         try:
             self._loop(self._agenda.left)
         except StudyError as error:
-            self._session.end(f"{FAILED}: {str(error).splitlines()[0]}")
+            text = str(error).splitlines()[0]
+            if text.endswith(":"):  # what it announces are other lines
+                text = text.rpartition("; ")[0] or text
+            self._session.end(f"{FAILED}: {text}")
             raise
         self._session.end("all trials are done" if self._closing is None else self._closing.reason)
 

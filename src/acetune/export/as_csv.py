@@ -41,7 +41,7 @@ def to_csv(
     output:
         A name that ends in ``.csv``: the trials, one row each. Any other: a folder with
         ``trials.csv``, ``reports.csv``, ``checks.csv`` and ``study.json``, which has the goals,
-        the policy and the settings.
+        the policy, the settings and the confirmations.
     force:
         Overwrite these files where they exist.
 

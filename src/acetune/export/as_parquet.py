@@ -40,8 +40,9 @@ def to_parquet(
     force:
         Overwrite these files where they exist.
 
-    The metadata of each schema has, under ``acetune``, the goals, the policy and the settings as
-    JSON. A parameter whose values are of several types (and not all numbers) is written as text.
+    The metadata of each schema has, under ``acetune``, the goals, the policy, the settings and the
+    confirmations as JSON. A parameter whose values are of several types (and not all numbers) is
+    written as text.
     """
     pyarrow = _pyarrow()
     place = Path(output)

@@ -123,9 +123,12 @@ class Gathered:
             for row in store.rows("SELECT * FROM trials ORDER BY trial, attempt"):
                 attempts.setdefault(row["trial"], []).append(row)
             self._by_number = {number: GatheredTrial(rows) for number, rows in attempts.items()}
+            uses = store.rows("SELECT * FROM confirmations ORDER BY use")
+            self.info["confirmations"] = [
+                use | {"metrics": json.loads(use["metrics"])} for use in uses
+            ]
             self._confirmations = {
-                (use["trial"], use["attempt"], use["step"]): use["status"]
-                for use in store.rows("SELECT * FROM confirmations ORDER BY use")
+                (use["trial"], use["attempt"], use["step"]): use["status"] for use in uses
             }
 
     def reports(self) -> Iterator[Reported]:

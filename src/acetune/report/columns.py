@@ -183,11 +183,10 @@ _ODD_REPORTS = """
 SELECT seq, attempt, kind, stratum, decision, coalesce(checked_step, 0), checked_objective,
     snapshot_cost_s
 FROM reports WHERE seq > ? AND (decision != 'continue' OR attempt != 1 OR snapshot_cost_s != 0
-    OR stratum != CASE WHEN violation IS NULL THEN 'unchecked'
-                       WHEN violation = 0 THEN 'valid' ELSE 'invalid' END
-    OR checked_step IS NOT CASE WHEN violation IS NULL THEN NULL ELSE step END
-    OR checked_objective IS NOT CASE WHEN violation IS NULL THEN NULL ELSE objective END
-    OR kind != 'step')
+    OR kind != 'step' OR CASE WHEN violation IS NULL
+        THEN stratum != 'unchecked' OR checked_step NOT NULL OR checked_objective NOT NULL
+        ELSE stratum != CASE violation WHEN 0 THEN 'valid' ELSE 'invalid' END
+            OR checked_step IS NOT step OR checked_objective IS NOT objective END)
 ORDER BY seq
 """
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import acetune
 from acetune.core.cost import interval_threshold
 from acetune.core.goals import Goals
+from acetune.core.words import estimate, number, parameters
+from acetune.found import FoundCheckpoint
+from acetune.summary import step_of
 
 Row = Mapping[str, Any]  # of a table of the study file
+_FEW = 30  # reports that are shown as they are
+_FRAME = re.compile(r'  File "(.*)", line \d+')
+_OURS = f"{Path(acetune.__file__).parent}/"
 
 
 def headline(row: Row, attempts: int, policy: Mapping[str, Any]) -> list[str]:
@@ -17,16 +26,62 @@ def headline(row: Row, attempts: int, policy: Mapping[str, Any]) -> list[str]:
     params = row["params"]
     params = json.loads(params) if isinstance(params, str) else params
     lines = [
-        f"trial {row['trial']} {row['state']}: {row['reason']}",
-        "parameters: " + ", ".join(f"{name}={value}" for name, value in params.items()),
+        f"trial {row['trial']} {row['state']}" + (f": {row['reason']}" if row["reason"] else ""),
+        f"parameters: {parameters(params)}",
     ]
     if policy and row["state"] != "rejected":
         lines.append(_interval(row, policy))
     if attempts > 1:
         lines.insert(1, f"this is its attempt {attempts}; the earlier ones do not count any more")
     if row["traceback"]:
-        lines.append(row["traceback"].rstrip())
+        lines.append(own_frames(row["traceback"].rstrip()))
     return lines
+
+
+def holds_answer(best: FoundCheckpoint | None, trial: int, attempt: int) -> str | None:
+    """That the answer of the study is a checkpoint of this trial, and which one."""
+    if best is None or best.trial != trial:
+        return None
+    earlier = f" of its attempt {best.attempt}" if best.attempt != attempt else ""
+    if best.status == "failed":
+        return (
+            f"it holds the best of the search: {step_of(best)}{earlier}; fresh data broke a limit"
+        )
+    return f"it holds the answer: {step_of(best)}{earlier}"
+
+
+def answer_step(best: FoundCheckpoint | None, trial: int, attempt: int) -> int | None:
+    """The step at which this attempt holds the answer, if it does."""
+    if best is None or (best.trial, best.attempt) != (trial, attempt):
+        return None
+    return best.step
+
+
+def own_frames(traceback: str) -> str:
+    """A traceback without the frames of this package, which its reader need not mend.
+
+    >>> print(own_frames(f'''Traceback (most recent call last):
+    ...   File "{_OURS}engines/worker.py", line 80, in _train
+    ...     self._train_from(checkpoint)
+    ...   File "/home/me/study.py", line 3, in train
+    ...     1 / 0
+    ... ZeroDivisionError: division by zero'''))
+    Traceback (most recent call last):
+      File "/home/me/study.py", line 3, in train
+        1 / 0
+    ZeroDivisionError: division by zero
+    """
+    kept, dropping = [], False
+    for line in traceback.splitlines():
+        frame = _FRAME.match(line)
+        if frame is not None:
+            path = frame[1]
+            dropping = path.startswith(_OURS) or "/site-packages/acetune/" in path
+        elif not line.startswith("    "):
+            dropping = False
+        if not dropping:
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _interval(row: Row, policy: Mapping[str, Any]) -> str:
@@ -34,25 +89,37 @@ def _interval(row: Row, policy: Mapping[str, Any]) -> str:
     total, interval, ratio = row["total_steps"], row["interval"], row["cost_ratio"]
     if policy.get("constraints") == "after":
         return "constraint: checked after the run only"
-    if policy["name"] == "ASHA":
-        return "constraint: due at every rung and at the last step"
     last = "an unknown number of steps" if total is None else f"{total} steps"
     when = "at every step" if interval == 1 else "once, at the end"
     text = f"constraint: due {when} of {last}"
+    if interval == 1 and has_rungs(policy):
+        text = "constraint: due at every rung and at the last step"
     if ratio is None or total is None or policy.get("interval") != "adaptive":
         return text
     threshold = interval_threshold(policy["truncation"], total)
+    if interval == 1 and ratio >= threshold:
+        return f"{text}; its last step was not known yet when that was chosen"
     return (
         f"{text}, because a check cost {ratio:.3g} times an iteration when the trial started and "
         f"every step is cheaper below {threshold:.3g} (Theorem 1)"
     )
 
 
+def has_rungs(policy: Mapping[str, Any]) -> bool:
+    """Whether a policy looks at trials at some steps only, its rungs, a factor apart.
+
+    >>> has_rungs({"name": "ASHA", "reduction_factor": 4}), has_rungs({"name": "ACE"})
+    (True, False)
+    """
+    return "reduction_factor" in policy
+
+
 def why_unchecked(row: Row, policy: Mapping[str, Any], unchecked: bool) -> str | None:
     """A word on unchecked reports of a trial that was to be checked at every step."""
-    if row["interval"] == 1 and policy.get("gate") and unchecked:
-        return "unchecked: the checkpoint could not beat the best feasible one known then"
-    return None
+    if row["interval"] != 1 or not policy.get("gate") or not unchecked:
+        return None
+    lies = "it lies between two rungs, or " if has_rungs(policy) else ""
+    return f"unchecked: {lies}the checkpoint could not beat the best feasible one known then"
 
 
 def report_columns(goals: Goals) -> list[str]:
@@ -64,29 +131,63 @@ def checked_words(checks: Iterable[Row]) -> dict[int, str]:
     """What the checks of reports gave, by the ``seq`` of the report."""
     values: dict[int, str] = {}
     for check in checks:
-        shown = check["error"] or f"{check['constraint']} {check['value']:.4g}"
-        if check["stderr"]:
-            shown += f" ± {check['stderr']:.2g}"
+        shown = check["error"]
+        if not shown:
+            shown = f"{check['constraint']} {estimate(check['value'], check['stderr'])}"
         values[check["seq"]] = ", ".join(filter(None, [values.get(check["seq"], ""), shown]))
     return values
 
 
-def report_cells(report: Row, checked: Mapping[int, str]) -> list[str]:
-    """A report as a row of a table."""
+def report_cells(report: Row, checked: Mapping[int, str], answer: int | None = None) -> list[str]:
+    """A report as a row of a table; the one at the step of the ``answer`` has a star."""
     objective = report["objective"]
     words = checked.get(report["seq"], "")
     if words and report["checked_step"] != report["step"]:
         words += f" (step {report['checked_step']})"
     violation, rank = report["violation"], report["rank"]
+    star = "* " if is_answer(report, answer) else ""
     return [
-        str(report["step"]),
-        "nan" if objective is None else f"{objective:.5g}",
+        f"{star}{report['step']}",
+        "nan" if objective is None else number(objective),
         report["stratum"],
         words,
-        "" if violation is None else f"{violation:.3g}",
+        "" if violation is None else number(violation, 3),
         "" if rank is None else f"{rank} of {report['of']}",
         report["decision"] if report["kind"] == "step" else f"check ({report['kind']})",
     ]
+
+
+def is_answer(report: Row, answer: int | None) -> bool:
+    """Whether a row is the report of the answer's checkpoint, not a later check of it."""
+    return answer is not None and report["kind"] == "step" and report["step"] == answer
+
+
+def telling(reports: Sequence[Row], answer: int | None = None) -> list[int]:
+    """The places of the reports that tell how a trial went; of few reports all.
+
+    They are its first and its last ones, the first and the last of each stratum, where it was
+    decided to stop, and the answer. A gap of one report is filled: dots would take its line.
+
+    >>> rows = [{"seq": n, "kind": "step", "step": n, "checked_step": None, "decision": "continue",
+    ...          "stratum": "valid" if n == 15 else "unchecked"} for n in range(1, 85)]
+    >>> telling(rows), len(telling(rows[:30]))
+    ([0, 1, 14, 81, 82, 83], 30)
+    """
+    last = len(reports) - 1
+    if last < _FEW:
+        return list(range(last + 1))
+    kept = {0, 1, last - 2, last - 1, last}
+    ends: dict[str, tuple[int, int]] = {}
+    for place, report in enumerate(reports):
+        first, _ = ends.get(report["stratum"], (place, place))
+        ends[report["stratum"]] = first, place
+        checked = report["checked_step"] == answer and report["stratum"] == "valid"
+        if report["decision"] != "continue" or is_answer(report, answer) or checked:
+            kept.add(place)
+    for pair in ends.values():
+        kept.update(pair)
+    kept |= {place + 1 for place in kept if place + 2 in kept}
+    return sorted(kept)
 
 
 def find_trial(which: str, names: Mapping[str, int]) -> int | None:

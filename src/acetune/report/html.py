@@ -19,8 +19,10 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from acetune.core.errors import AcetuneError
+from acetune.report.cells import short
 from acetune.report.markup import to_html
-from acetune.report.sections import first_trials, sections, short
+from acetune.report.sections import sections
+from acetune.report.trials_section import first_trials
 
 if TYPE_CHECKING:
     from acetune.report.view import StudyView

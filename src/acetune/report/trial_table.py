@@ -14,6 +14,7 @@ from acetune.report.columns import STRATA, UNCHECKED, VALID, Array
 from acetune.report.view import StudyView, TrialRow
 
 _LONGEST = 80  # characters of a word in the table
+_NONE = -1  # the stratum of a trial that has reported nothing
 _COLUMNS = (
     "trial",
     "state",
@@ -45,7 +46,7 @@ def trial_table(view: StudyView) -> dict[str, Any]:
             words = _words(trial, params)
             known[trial.trial] = trial, words
         stratum, steps, *others = numbers
-        in_words = STRATA[stratum] if steps else None
+        in_words = None if stratum == _NONE else STRATA[stratum]
         rows.append([trial.trial, trial.state, in_words, steps, trial.total_steps, *others, *words])
     return {"columns": [*_COLUMNS, *map(short, params)], "rows": rows}
 
@@ -53,7 +54,10 @@ def trial_table(view: StudyView) -> dict[str, Any]:
 def _words(trial: TrialRow, params: list[str]) -> list[Any]:
     """Why it ended, in the fewest words, and its parameters."""
     reason = short_reason(trial.state, trial.reason).removesuffix(" reports at its step")
-    return [short(reason), *[_cell(trial.params.get(name)) for name in params]]
+    return [
+        short(reason),
+        *[_cell(trial.params[name]) if name in trial.params else None for name in params],
+    ]
 
 
 def _numbers(view: StudyView) -> list[list[Any]]:
@@ -61,8 +65,9 @@ def _numbers(view: StudyView) -> list[list[Any]]:
     reports, objective = view.reports, view.goals.objective
     numbers = np.array([one.trial for one in view.trials], "i8")
     size = 1 + int(numbers.max(initial=0))
-    latest, trial = view.is_latest, reports.trial
-    steps, stratum = np.zeros(size, "i8"), np.zeros(size, "i8")
+    # NumPy is ten times as fast at these sums where nothing has to be converted
+    latest, trial = view.is_latest, reports.trial.astype(np.intp)
+    steps, stratum = np.zeros(size, "i4"), np.full(size, _NONE, "i1")
     np.maximum.at(steps, trial[latest], reports.step[latest])
     np.maximum.at(stratum, trial, reports.stratum)
     checked = np.zeros(len(reports), bool)
@@ -106,7 +111,7 @@ def _rounded(values: Array) -> list[float | None]:
 def _cell(value: Any) -> Any:
     if isinstance(value, float):
         return finite(float(f"{value:.5g}")) if math.isfinite(value) else str(value)
-    if value is None or isinstance(value, (bool, int)):
+    if isinstance(value, (bool, int)):
         return value
     return short(value if isinstance(value, str) else str(plain(value)))
 

@@ -108,6 +108,8 @@ class StudyView:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        # what SQLite and the driver keep beside the file lies beside the file itself, not a link
+        self._file = self.path.resolve() if self.path.is_symlink() else self.path
         self._reports, self._checks = no_reports(), no_checks()
         self._last_seq = 0
         self._trial_rows: dict[int, tuple[Any, ...]] = {}
@@ -183,12 +185,12 @@ class StudyView:
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[tuple[Store, sqlite3.Connection]]:
-        uri = f"{self.path.resolve().as_uri()}?mode=ro"
+        uri = f"{self._file.resolve().as_uri()}?mode=ro"
         with contextlib.ExitStack() as opened:
             try:
                 db = sqlite3.connect(uri, uri=True, timeout=10, isolation_level=None)
                 opened.callback(db.close)
-                store = Store(self.path, db, None)
+                store = Store(self._file, db, None)
             except sqlite3.Error as error:
                 raise StudyFileError(f"cannot read {self.path}: {error}") from None
             with store.understanding():
@@ -266,16 +268,17 @@ class StudyView:
 
     def _stat(self, ending: str) -> _Stat:
         try:
-            found = Path(f"{self.path}{ending}").stat()
+            found = Path(f"{self._file}{ending}").stat()
         except OSError:
             return None
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
     def _identity(self) -> tuple[int, ...]:
-        found = self._stat("")
-        if found is None:
-            raise StudyFileError(f"there is no study file {self.path} any more")
-        return found[:2]
+        try:
+            found = self.path.stat()
+        except OSError:
+            raise StudyFileError(f"there is no study file {self.path} any more") from None
+        return found.st_dev, found.st_ino
 
     def _is_running(self) -> bool:
         """Whether its lock is held.
@@ -289,7 +292,7 @@ class StudyView:
         if signature is None or signature == self._free:
             return False
         try:
-            lock = os.open(f"{self.path}-lock", os.O_RDONLY | os.O_CLOEXEC)
+            lock = os.open(f"{self._file}-lock", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return False
         try:

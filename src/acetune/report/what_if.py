@@ -8,6 +8,7 @@ few rows answer for every limit, and give what ``StudyResult.what_if`` gives the
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -129,4 +130,4 @@ def _range(limit: float, needs: Array) -> tuple[float, float]:
     ends = [limit, *needs[[0, -1]].tolist()] if len(needs) else [limit]
     low, high = min(ends), max(ends)
     more = 0.05 * (high - low) or 0.1 * abs(limit) or 1.0
-    return low - more, high + more
+    return max(low - more, -sys.float_info.max), min(high + more, sys.float_info.max)

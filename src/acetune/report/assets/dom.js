@@ -41,7 +41,7 @@ function replacePart(old, fresh) {
   }
   const places = focused ? path(old, focused) : null;
   old.replaceWith(fresh);
-  if (focused) (document.contains(focused) ? focused : follow(fresh, places))?.focus({ preventScroll: true });
+  if (focused) (document.contains(focused) ? focused : at(fresh, places))?.focus({ preventScroll: true });
 }
 
 function path(from, node) {
@@ -50,7 +50,7 @@ function path(from, node) {
   return places;
 }
 
-function follow(from, places) {
+function at(from, places) {
   return places.reduce((node, place) => node && node.children[place], from);
 }
 
@@ -66,7 +66,7 @@ function number(value, digits = 5) {
 
 function estimate(value, stderr) {
   if (value === null || value === undefined) return "failed";
-  return number(value) + (stderr ? " ± " + number(stderr, 2) : "");
+  return number(value, 4) + (stderr ? " ± " + number(stderr, 2) : "");
 }
 
 function short(text, longest = 400) {
@@ -83,7 +83,20 @@ function table(label, columns, rows) {
 function valueCell(value) {
   if (typeof value === "number") return make("td", { class: "number" }, number(value));
   if (value === null || value === undefined) return make("td");
-  return make("td", {}, short(typeof value === "object" ? JSON.stringify(value) : String(value)));
+  return make("td", {}, parameter(value));
+}
+
+/** The value of a parameter, as Python writes it on the page. */
+function parameter(value) {
+  if (value === null) return "None";
+  if (typeof value === "number") return number(value);
+  if (typeof value === "boolean") return value ? "True" : "False";
+  return short(typeof value === "object" ? JSON.stringify(value) : value);
+}
+
+/** A count with its thousands apart. */
+function count(n) {
+  return String(n).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
 /** Run something once the browser has a moment, however often it was asked for. */

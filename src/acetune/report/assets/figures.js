@@ -1,24 +1,47 @@
 // Figures: drawn when they come near, in the colours of the page, drawn again when these change.
 
-const figures = new Map(); // id of the plot -> {figure, key, drawn, shapes}
+const figures = new Map(); // id of the plot -> {figure, key, drawn: once at least, due: to be drawn, shapes}
 const CONFIG = { displaylogo: false, responsive: true, displayModeBar: false, scrollZoom: false };
 
+const waiting = new Set(); // ids of plots that are near and not drawn yet
+
 const nearby = new IntersectionObserver((entries) => {
-  for (const entry of entries) {
-    if (entry.isIntersecting && figures.has(entry.target.id)) draw(entry.target.id);
+  for (const { target, isIntersecting } of entries) {
+    if (isIntersecting && figures.has(target.id)) waiting.add(target.id);
+    else waiting.delete(target.id);
   }
+  drawWaiting();
 }, { rootMargin: "600px 0px" });
 
-/** A figure that belongs to the element with this id; it is drawn when the element comes near. */
+/** Draw what is near, one figure a frame, those in sight first: so that the first is soon seen. */
+const drawWaiting = soon(() => {
+  if (!window.Plotly || waiting.size === 0) return; // the page calls again when plotly.js is there
+  const inSight = (id) => {
+    const box = document.getElementById(id)?.getBoundingClientRect();
+    return box && box.bottom > 0 && box.top < innerHeight;
+  };
+  const ids = [...waiting];
+  draw(ids.find(inSight) || ids[0]);
+  drawWaiting();
+});
+
+/** A figure that belongs to the element with this id; it is drawn when the element is near. */
 function setFigure(id, figure) {
   const key = JSON.stringify(figure);
   const known = figures.get(id);
   if (known && known.key === key) return;
   const place = document.getElementById(id);
   if (place && figure.layout && figure.layout.height) place.style.minHeight = figure.layout.height + "px"; // so that nothing jumps
-  figures.set(id, { figure, key, drawn: Boolean(known && known.drawn), shapes: known ? known.shapes : [] });
-  if (known && known.drawn) draw(id);
-  else if (place) nearby.observe(place);
+  figures.set(id, { figure, key, drawn: Boolean(known?.drawn), due: true, shapes: known ? known.shapes : [] });
+  lookFor(id);
+}
+
+/** Be told whether the place of a figure is near, now and later. */
+function lookFor(id) {
+  const place = document.getElementById(id);
+  if (!place) return;
+  nearby.unobserve(place);
+  nearby.observe(place);
 }
 
 /** Lines drawn over a figure: where the reader has put the limit. */
@@ -42,20 +65,27 @@ function forgetFigure(id) {
 function draw(id) {
   const place = document.getElementById(id);
   const known = figures.get(id);
-  if (!place || !window.Plotly) return;
+  waiting.delete(id);
+  if (!place || !known) return;
   nearby.unobserve(place);
   if (!known.drawn) place.replaceChildren();
   known.drawn = true;
+  known.due = false;
   const copy = structuredClone(known.figure);
-  window.Plotly.react(place, copy.data, themed(copy.layout || {}, known.shapes, place.clientWidth), CONFIG);
+  window.Plotly.react(place, copy.data, themed(copy.layout || {}, known, place.clientWidth), CONFIG);
 }
 
+/** Draw everything now: it will be printed. */
 function drawAll() {
-  for (const [id, known] of figures) if (!known.drawn) draw(id);
+  for (const [id, known] of figures) if (window.Plotly && known.due) draw(id);
 }
 
+/** The colours have changed. */
 function redrawAll() {
-  for (const [id, known] of figures) if (known.drawn) draw(id);
+  for (const [id, known] of figures) {
+    known.due = true;
+    lookFor(id);
+  }
 }
 
 /** The colours of the page as the browser resolves them. */
@@ -71,10 +101,13 @@ function colours() {
   return found;
 }
 
-function themed(layout, shapes, width) {
+// beyond what k, M or p stand for plotly.js writes powers with a style attribute, which the policy of the page forbids
+const FAR = /\de[+-]?\d\d|(?<![.\d])\d{16}/;
+
+function themed(layout, { key, shapes }, width) {
   const colour = colours();
   const narrow = width < 560;
-  const axis = { gridcolor: colour.line, linecolor: colour["strong-line"], zerolinecolor: colour.line, tickcolor: colour["strong-line"] };
+  const axis = { gridcolor: colour.line, linecolor: colour["strong-line"], zerolinecolor: colour.line, tickcolor: colour["strong-line"], exponentformat: FAR.test(key) ? "e" : "B" };
   const all = { ...layout };
   delete all.width;
   for (const name of Object.keys(all)) {

@@ -18,6 +18,7 @@ const reader = { busy: false, again: false, held: false };
 
 /** Read the content and show it; asked again meanwhile, it does so once more. */
 async function refresh() {
+  if (document.hidden) return; // told again once it is seen
   if (reader.busy || reader.held) { reader.again = true; return; }
   reader.busy = true;
   reader.again = false;
@@ -35,20 +36,37 @@ async function refresh() {
 }
 
 function sayLive() {
-  if (page.content) sayConnection("live", page.content.study.running ? "Live" : "Live; the study is not running");
+  sayConnection("live", page.content.study.running ? "Live" : "Live; the study is not running");
+}
+
+let events = null; // the stream, while the page is in sight
+
+/** Listen while the page can be seen: a browser has few connections for each server. */
+function follow() {
+  document.addEventListener("visibilitychange", listen);
+  listen();
+}
+
+function listen() {
+  if (document.hidden) {
+    events?.close();
+    events = null;
+  } else if (events === null) connect();
 }
 
 function connect() {
-  const events = new EventSource("api/events");
+  events = new EventSource("api/events");
   events.addEventListener("open", sayLive); // the latest edition is told at once
   events.addEventListener("changed", (event) => {
-    if (!page.content || JSON.parse(event.data).edition !== page.content.edition) refresh();
+    if (JSON.parse(event.data).edition !== page.content.edition) refresh();
     else sayLive();
   });
   events.addEventListener("problem", (event) => sayConnection("lost", short(JSON.parse(event.data).problem, 300)));
   events.addEventListener("error", () => {
     sayConnection("lost", "Connection lost; trying again");
-    if (events.readyState === EventSource.CLOSED) setTimeout(connect, 2000); // the browser gave up
+    if (events?.readyState !== EventSource.CLOSED) return; // the browser tries again itself
+    events = null;
+    setTimeout(listen, 2000);
   });
 }
 

@@ -21,10 +21,9 @@ function showContent(content) {
 
 const ACTIONS = {
   theme() {
-    const dark = !isDark();
-    document.documentElement.dataset.theme = dark ? "dark" : "light";
-    remember("acetune-theme", dark ? "dark" : "light");
-    themeChanged();
+    const theme = isDark() ? "light" : "dark";
+    setTheme(theme);
+    remember("acetune-theme", theme);
   },
   trial(button) { openTrial(button.dataset.trial); },
   close() { document.getElementById("trial-dialog").close(); },
@@ -59,6 +58,23 @@ function isDark() {
   return chosen ? chosen === "dark" : preference.matches;
 }
 
+/** Light or dark; nothing leaves it to the system. */
+function setTheme(theme) {
+  if (theme) document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+  themeChanged();
+}
+
+/** Paper is white, and shows what nobody has scrolled to. */
+function beforePrint() {
+  const chosen = document.documentElement.dataset.theme;
+  if (isDark()) {
+    setTheme("light");
+    addEventListener("afterprint", () => setTheme(chosen), { once: true });
+  }
+  drawAll();
+}
+
 function themeChanged() {
   document.getElementById("theme").textContent = isDark() ? "Light" : "Dark";
   redrawAll();
@@ -86,9 +102,8 @@ function begin() {
   document.documentElement.classList.add("scripted");
   page.live = document.body.dataset.live !== undefined;
   const theme = recall("acetune-theme");
-  if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
   preference.addEventListener("change", themeChanged);
-  themeChanged();
+  setTheme(theme === "light" || theme === "dark" ? theme : null);
   document.addEventListener("click", (event) => {
     const button = event.target instanceof Element ? event.target.closest("[data-action]") : null;
     if (button && Object.hasOwn(ACTIONS, button.dataset.action)) ACTIONS[button.dataset.action](button);
@@ -96,11 +111,11 @@ function begin() {
   const dialog = document.getElementById("trial-dialog");
   dialog.addEventListener("close", () => { opened = null; });
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
-  addEventListener("beforeprint", drawAll);
-  const embedded = document.getElementById("content");
-  if (embedded) showContent(unpacked(JSON.parse(embedded.textContent)));
-  if (page.live) connect();
+  addEventListener("beforeprint", beforePrint);
+  // plotly.js comes later: with the document, or by itself
+  for (const name of ["DOMContentLoaded", "load"]) addEventListener(name, drawWaiting);
+  showContent(unpacked(JSON.parse(document.getElementById("content").textContent)));
+  if (page.live) follow();
 }
 
-if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin);
-else begin();
+begin(); // this script stands at the end: everything is there but plotly.js

@@ -93,7 +93,7 @@ function slidWords(item, limit, now, own) {
     } else words.push(limit === item.limit ? ", under the limit of the study." : ".");
   }
   const unchecked = now ? now.unchecked_better : null;
-  if (unchecked) words.push(" " + unchecked.toLocaleString("en") + " better " + (unchecked === 1 ? "checkpoint was" : "checkpoints were") + " never checked.");
+  if (unchecked) words.push(" " + count(unchecked) + " better " + (unchecked === 1 ? "checkpoint was" : "checkpoints were") + " never checked.");
   else if (unchecked === 0) words.push(" Nothing better was left unchecked.");
   return words;
 }

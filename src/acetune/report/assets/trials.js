@@ -2,40 +2,68 @@
 
 const PAGE = 25;
 const view = { sort: 0, down: false, first: 0, filters: {}, words: "" };
+// what the table shows of the columns; the others are found by text, sorted by, and in the dialog
+const SHOWN = [
+  { name: "trial" },
+  { name: "state" },
+  { name: "stratum", rare: true },
+  { name: "steps", rare: true },
+  { name: "best_objective" },
+  { name: "best_valid_objective" },
+  { name: "least_violation", rare: true },
+  { name: "checks", rare: true },
+  { name: "training_s", rare: true },
+];
 
 function columnNames() {
   return page.content.trials.columns;
 }
 
+/** Where the parameters begin; one may have the name of a column before. */
+function firstParameter() {
+  return columnNames().indexOf("reason") + 1;
+}
+
 /** Build the controls once; rows are filled in by fillTrials. */
 function showTrials() {
   const holder = document.getElementById("trial-table");
-  const columns = columnNames();
-  const key = columns.join("\n");
-  if (holder.dataset.columns !== key) {
-    holder.dataset.columns = key;
-    const head = columns.map((name, index) => make("th", { scope: "col", "data-column": index },
-      make("button", { type: "button", class: "sort" }, short(label(name), 60))));
-    holder.replaceChildren(
-      make("div", { class: "controls" }, ["state", "stratum"].filter((name) => columns.includes(name)).map(filterControl),
-        make("label", {}, "Text", make("input", { type: "search", id: "trial-words", size: "16" }))),
-      make("div", { class: "frame", tabindex: "0", role: "region", "aria-label": "Trials" },
-        make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}))),
-      make("div", { class: "pager" },
-        make("button", { type: "button", class: "quiet", id: "trials-back" }, "Back"),
-        make("button", { type: "button", class: "quiet", id: "trials-on" }, "Next"),
-        make("p", { role: "status", id: "trials-shown" })));
-    for (const cell of holder.querySelectorAll("th")) cell.firstChild.addEventListener("click", () => sortBy(Number(cell.dataset.column)));
-    holder.querySelector("#trial-words").addEventListener("input", (event) => { view.words = event.target.value.toLowerCase(); view.first = 0; fillTrials(); });
-    holder.querySelector("#trials-back").addEventListener("click", () => { view.first = Math.max(0, view.first - PAGE); fillTrials(); });
-    holder.querySelector("#trials-on").addEventListener("click", () => { view.first += PAGE; fillTrials(); });
+  if (!holder.classList.contains("ready")) {
+    holder.classList.add("ready");
+    buildTrials(holder);
   }
-  for (const select of holder.querySelectorAll("select")) fillOptions(select);
+  for (const select of holder.querySelectorAll("select[data-column]")) fillOptions(select);
+  fillSorts(holder.querySelector("#trial-sort"));
   fillTrials();
 }
 
+function buildTrials(holder) {
+  const head = SHOWN.map(({ name, rare }) => make("th", { scope: "col", class: rare && "rare", "data-column": columnNames().indexOf(name) },
+    make("button", { type: "button", class: "sort" }, label(name))));
+  holder.replaceChildren(
+    make("div", { class: "controls" }, ["state", "stratum"].map(filterControl),
+      make("label", {}, "Text", make("input", { type: "search", id: "trial-words", size: "16" })),
+      make("label", {}, "Sort by", make("select", { id: "trial-sort" })),
+      make("button", { type: "button", class: "quiet", id: "trial-reverse", "aria-pressed": "false" }, "Reverse")),
+    make("div", { class: "frame", tabindex: "0", role: "region", "aria-label": "Trials" },
+      make("table", {}, make("thead", {}, make("tr", {}, head, make("th", { scope: "col", class: "rare" }, "configuration"))), make("tbody", {}))),
+    make("div", { class: "pager" },
+      make("button", { type: "button", class: "quiet", id: "trials-back" }, "Back"),
+      make("button", { type: "button", class: "quiet", id: "trials-on" }, "Next"),
+      make("p", { role: "status", id: "trials-shown" })));
+  const on = (id, name, action) => holder.querySelector(id).addEventListener(name, (event) => { action(event.target); fillTrials(); });
+  for (const button of holder.querySelectorAll("button.sort")) {
+    const column = Number(button.parentElement.dataset.column);
+    button.addEventListener("click", () => { sortBy(column, view.sort === column && !view.down); fillTrials(); });
+  }
+  on("#trial-words", "input", (field) => { view.words = field.value.toLowerCase(); view.first = 0; });
+  on("#trial-sort", "change", (select) => sortBy(Number(select.value), view.down));
+  on("#trial-reverse", "click", () => sortBy(view.sort, !view.down));
+  on("#trials-back", "click", () => { view.first = Math.max(0, view.first - PAGE); });
+  on("#trials-on", "click", () => { view.first += PAGE; });
+}
+
 function label(name) {
-  return name.replace(/_/g, " ");
+  return short(name.replace(/_s$/, " (s)").replace(/_/g, " "), 60);
 }
 
 function filterControl(name) {
@@ -53,11 +81,16 @@ function fillOptions(select) {
   select.value = chosen;
 }
 
-function sortBy(index) {
-  view.down = view.sort === index ? !view.down : false;
-  view.sort = index;
-  view.first = 0;
-  fillTrials();
+/** All columns, the parameters too; a study that goes on may get new ones. */
+function fillSorts(select) {
+  const columns = columnNames();
+  for (let place = select.options.length; place < columns.length; place += 1) {
+    select.append(make("option", { value: place }, place < firstParameter() ? label(columns[place]) : short(columns[place], 60)));
+  }
+}
+
+function sortBy(index, down) {
+  Object.assign(view, { sort: index, down, first: 0 });
 }
 
 function chosenRows() {
@@ -86,10 +119,12 @@ function fillTrials() {
   for (const cell of holder.querySelectorAll("th[data-column]")) {
     cell.setAttribute("aria-sort", Number(cell.dataset.column) === view.sort ? (view.down ? "descending" : "ascending") : "none");
   }
+  holder.querySelector("#trial-sort").value = view.sort;
+  holder.querySelector("#trial-reverse").setAttribute("aria-pressed", view.down);
   const body = holder.querySelector("tbody");
   const focused = body.contains(document.activeElement) ? document.activeElement.dataset.trial : null;
   const shown = rows.slice(view.first, view.first + PAGE);
-  body.replaceChildren(...shown.map((row) => make("tr", {}, row.map((value, index) => trialCell(columns, index, value)))));
+  body.replaceChildren(...shown.map((row) => trialRow(columns, row)));
   if (focused) body.querySelector('[data-trial="' + CSS.escape(focused) + '"]')?.focus({ preventScroll: true });
   holder.querySelector("#trials-shown").textContent = rows.length === 0 ? "No trial is like that."
     : (view.first + 1) + " to " + (view.first + shown.length) + " of " + rows.length + (rows.length < page.content.trials.rows.length ? " (" + page.content.trials.rows.length + " in all)" : "");
@@ -101,14 +136,29 @@ function trialButton(trial, text) {
   return make("button", { type: "button", class: "link", "data-action": "trial", "data-trial": trial, "aria-label": "Open trial " + trial }, text);
 }
 
-function trialCell(columns, index, value) {
-  const name = columns.indexOf(columns[index]) === index ? columns[index] : ""; // a parameter may have the name of a column
-  if (name === "trial") {
-    return make("th", { scope: "row" }, trialButton(value, value));
-  }
+function trialRow(columns, row) {
+  const field = (name) => row[columns.indexOf(name)];
+  const cells = SHOWN.map(({ name, rare }) => {
+    const cell = trialCell(name, field);
+    if (rare) cell.classList.add("rare");
+    return cell;
+  });
+  return make("tr", {}, cells, make("td", { class: "rare" }, make("span", { class: "clamp" }, configuration(columns, row))));
+}
+
+function trialCell(name, field) {
+  const value = field(name);
+  if (name === "trial") return make("th", { scope: "row" }, trialButton(value, value));
+  if (name === "state") return make("td", { class: "state" }, value, make("div", { class: "quiet-text" }, short(field("reason") || "")));
   if (name === "stratum" && value) return make("td", { class: "nowrap" }, make("span", { class: "mark mark-" + value }, value));
-  if (name === "reason") return make("td", {}, make("span", { class: "clamp" }, short(String(value || ""))));
+  if (name === "steps") return make("td", { class: "number" }, field("total_steps") === null ? String(value) : value + " of " + field("total_steps"));
+  if (name === "training_s") return make("td", { class: "number" }, number(value, 3));
   return valueCell(value);
+}
+
+function configuration(columns, row) {
+  const known = columns.map((name, index) => [name, row[index]]).slice(firstParameter()).filter(([, value]) => value !== null);
+  return short(known.map(([name, value]) => name + " = " + parameter(value)).join(", "), 200);
 }
 
 // -- one trial -----------------------------------------------------------------------------------
@@ -148,7 +198,7 @@ function fillDialog(trial, detail, notice) {
   const close = make("button", { type: "button", class: "quiet", "data-action": "close" }, "Close");
   const parts = [
     make("div", { class: "title-row" }, make("h2", { id: "trial-dialog-title" }, "Trial " + trial), make("span", { class: "badge badge-quiet" }, state), close),
-    ...why.filter((line) => !line.startsWith("parameters: ")).map((line, place) => make("p", { class: place === 0 ? "why" : "why-more" }, short(line.replace(/:\s*$/, ""), 6000))),
+    ...why.filter((line) => !line.startsWith("parameters: ")).map((line, place) => make("p", { class: place === 0 ? "why" : "why-more" }, short(line, 6000))),
   ];
   if (notice) parts.push(make("p", { class: "quiet-text", role: "status" }, notice));
   if (detail) parts.push(...detailParts(detail));
@@ -163,14 +213,14 @@ function fillDialog(trial, detail, notice) {
   if (plot && fresh) fresh.replaceWith(plot);
   if (open && dialog.querySelector("details")) dialog.querySelector("details").open = true;
   dialog.scrollTop = again ? top : 0;
-  if (detail && detail.figure && fresh) requestAnimationFrame(() => { setFigure("plot-trial", detail.figure); if (!figures.get("plot-trial").drawn) draw("plot-trial"); });
+  if (detail && detail.figure && fresh) setFigure("plot-trial", detail.figure);
   if (again) close.focus({ preventScroll: true });
 }
 
 function detailParts(detail) {
   const parts = [];
   if (detail.figure) parts.push(make("div", { id: "plot-trial", class: "plot", role: "img", "aria-label": short(detail.alt || "Learning curve of this trial", 1000) }));
-  const params = Object.entries(detail.params || {});
+  const params = Object.entries(detail.params || {}).map(([name, value]) => [name, parameter(value)]);
   if (params.length) parts.push(make("h3", {}, "Parameters"), table("Parameters", ["parameter", "value"], params));
   const reports = detail.reports;
   if (reports && reports.rows && reports.rows.length) {

@@ -8,7 +8,7 @@ import numpy as np
 
 from acetune.report.figures.digest import STRATA_ORDER, Digest, Floats, Whole
 from acetune.report.figures.look import NEUTRAL, NOTE, STRATA, STRATUM_COLOURS, STRATUM_SYMBOLS
-from acetune.report.figures.ranges import Window
+from acetune.report.figures.ranges import Window, within_reach
 from acetune.report.figures.words import plain_near, safe
 
 _POINTS = 480  # in all curves together
@@ -94,8 +94,9 @@ def lines_by_stratum(
                 sizes.append(5)
                 texts.append(label)
                 before = i
-        if not xs:
-            continue
+        marks = (y for y, size in zip(ys, sizes, strict=True) if size)
+        if not xs or (not legend and all(y is None for y in marks)):
+            continue  # below, what was not checked has no values
         traces.append(
             {
                 "type": "scatter",
@@ -106,7 +107,7 @@ def lines_by_stratum(
                 "yaxis": axis,
                 "x": xs,
                 "y": ys,
-                "text": texts,
+                "text": texts if len(drawn) > 1 else f"trial {drawn[0].trial}",
                 "line": {"color": STRATUM_COLOURS[stratum], "width": 1.5},
                 "marker": {
                     "symbol": STRATUM_SYMBOLS[stratum],
@@ -178,7 +179,8 @@ def end_labels(
         step = float(digest.view.reports.step[curve.rows[finite[-1]]])
         x = float(np.log10(step)) if log else step
         share = (x - span[0]) / (span[1] - span[0])
-        height = height_px * float(np.clip((its[finite[-1]] - y.low) / y.span, 0.03, 0.97))
+        end = float(within_reach(its[finite[-1]]))
+        height = height_px * float(np.clip((end - y.low) / y.span, 0.03, 0.97))
         right = share < 0.72
         text = f"{curve.trial} {curve.why.partition(',')[0]}"
         width = _LETTER * len(text)

@@ -226,9 +226,10 @@ def excess(constraint: Constraint, values: Floats, stderrs: Floats, more: float 
     ``more`` standard errors are added to the constraint's own margin.
     """
     margin = (constraint.margin_se + more) * stderrs
-    if constraint.lower is None:
-        return values + margin - constraint.limit
-    return constraint.limit - (values - margin)
+    with np.errstate(over="ignore"):  # infinitely far is far enough
+        if constraint.lower is None:
+            return np.asarray(values + margin - constraint.limit)
+        return np.asarray(constraint.limit - (values - margin))
 
 
 def thinned(rows: Sequence[int] | Whole, most: int, keep: Sequence[int] | Whole = ()) -> Whole:

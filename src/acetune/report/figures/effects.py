@@ -91,7 +91,10 @@ def _effect(column: Column, outcome: Floats) -> Effect:
     sizes = np.bincount(groups)
     k = len(sizes)
     if k < 2:
-        return Effect(name, None, 0.0, n, "the same in nearly all trials")
+        _, often = np.unique(column.values, return_counts=True)
+        alike = often.max() > n - _LEAST_GROUP
+        why = "the same in nearly all trials" if alike else "no value comes up often enough"
+        return Effect(name, None, 0.0, n, why)
     means = np.bincount(groups, weights=ranks) / sizes
     share = float(np.sum(sizes * (means - ranks.mean()) ** 2)) / total
     by_chance = (k - 1) / (n - 1)
@@ -144,5 +147,8 @@ def _numbers(values: list[Any]) -> Floats | None:
     kinds = set(map(type, values))
     if not kinds <= {int, float}:
         return None
-    numbers = np.array(values, float)
+    try:
+        numbers = np.array(values, float)
+    except OverflowError:  # whole numbers may be larger than any float
+        return None
     return numbers if np.isfinite(numbers).all() else None

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from acetune.core.cost import interval_threshold
+from acetune.report.explanation import has_rungs
 from acetune.report.figures.digest import Digest, Floats, Mask, thinned
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures.look import BEST_OF_ALL, INVALID, NEUTRAL
-from acetune.report.figures.ranges import log_axis
+from acetune.report.figures.ranges import log_axis, within_reach
 from acetune.report.figures.words import count, number, plain
 
 _TITLE = "Check at every step, or at the end?"
@@ -26,19 +27,20 @@ def intervals(digest: Digest) -> Drawing:
     trials = [row for row in digest.view.trials if row.total_steps and row.interval]
     steps = np.array([row.total_steps for row in trials], float)
     each = np.array([row.interval == 1 for row in trials], bool)
-    ratio = np.array([row.cost_ratio or math.nan for row in trials], float)
+    ratio = within_reach(np.array([row.cost_ratio or math.nan for row in trials], float))
     known = np.isfinite(ratio)
+    often = "at every rung" if has_rungs(policy) else "at every step"
     if not known.any():
         why = "No trial has started with a measured cost of a check yet."
         if trials:
-            why += f" {_chosen_words(each, steps)}"
+            why += f" {_chosen_words(each, often)}"
         return nothing("intervals", _TITLE, why)
     p = policy.get("truncation")
     adaptive = policy.get("interval") == "adaptive" and isinstance(p, (int, float))
     rows = thinned(np.flatnonzero(known), _MOST, _extremes(ratio, steps, known))
     data = _threshold(float(p), steps[known]) if adaptive else []
     for label, which, colour, symbol in (
-        ("checked at every step", each, BEST_OF_ALL, "circle"),
+        (f"checked {often}", each, BEST_OF_ALL, "circle"),
         ("checked at the end", ~each, INVALID, "square-open"),
     ):
         some = rows[which[rows]]
@@ -67,22 +69,28 @@ def intervals(digest: Digest) -> Drawing:
     at = np.flatnonzero(known)
     middle = float(np.median(ratio[known]))
     alt = (
-        f"{_chosen_words(each, steps)} The measured cost of a check was "
+        f"{_chosen_words(each, often)} The measured cost of a check was "
         f"{number(float(ratio[known].min()), 3)} to {number(float(ratio[known].max()), 3)} "
         f"training steps, {number(middle, 3)} in the middle."
     )
     if adaptive:
         lengths, which = np.unique(steps[at], return_inverse=True)
         thresholds = np.array([interval_threshold(float(p), length) for length in lengths])
-        below = int(np.sum(ratio[at] < thresholds[which]))
-        alt += f" {below:,} of {len(at):,} trials lay below the threshold."
-    return Drawing("intervals", _TITLE, caption, alt, data, layout, _table(each, steps, ratio, p))
+        below = ratio[at] < thresholds[which]
+        alt += f" {int(below.sum()):,} of {len(at):,} trials lay below the threshold."
+        if late := int(np.sum(each[at] & ~below)):
+            caption += (
+                f" The T of {count(late, 'trial')} became known after the start, when it had been "
+                f"decided already to check {often}."
+            )
+    table = _table(each, steps, ratio, often)
+    return Drawing("intervals", _TITLE, caption, alt, data, layout, table)
 
 
-def _chosen_words(each: Mask, steps: Floats) -> str:
+def _chosen_words(each: Mask, often: str) -> str:
     every = int(each.sum())
     return (
-        f"{count(every, 'trial')} {'was' if every == 1 else 'were'} to be checked at every step, "
+        f"{count(every, 'trial')} {'was' if every == 1 else 'were'} to be checked {often}, "
         f"{len(each) - every:,} only at the end."
     )
 
@@ -140,9 +148,9 @@ def _caption(adaptive: bool, p: Any, shown: int, known: int, unknown: int) -> st
     return text
 
 
-def _table(each: Mask, steps: Floats, ratio: Floats, p: Any) -> SmallTable:
+def _table(each: Mask, steps: Floats, ratio: Floats, often: str) -> SmallTable:
     rows = []
-    for label, which in (("at every step", each), ("at the end", ~each)):
+    for label, which in ((often, each), ("at the end", ~each)):
         if which.any():
             known = ratio[which][np.isfinite(ratio[which])]
             middle = number(float(np.median(known)), 3) if len(known) else "unknown"

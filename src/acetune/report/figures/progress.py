@@ -9,6 +9,7 @@ import numpy as np
 from acetune.report.figures.digest import Digest, Floats, Whole, thinned
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures.look import ANSWER, BEST_OF_ALL, NOTE, VALID
+from acetune.report.figures.ranges import within_reach
 from acetune.report.figures.words import number, plain_near, safe, seconds, short, time_unit
 
 _MOST = 400  # steps of a staircase
@@ -27,6 +28,7 @@ def progress(digest: Digest) -> Drawing:
     sign, end = digest.sign, digest.end
     everything = digest.loss[all_rows] * sign
     feasible = digest.checked_loss(rows) * sign
+    reports = digest.view.reports
     unit, unit_name = time_unit(end)
     window = _window(digest, everything, feasible, all_rows, rows)
     span = window[1] - window[0]
@@ -37,7 +39,8 @@ def progress(digest: Digest) -> Drawing:
     ):
         if not len(which) or (label == "best of all" and not digest.constrained):
             continue
-        reports = digest.view.reports
+        some = thinned(np.arange(len(which)), _MOST, [len(which) - 1])
+        which, values = which[some], values[some]
         steps = reports.step[which] if label == "best of all" else digest.checked_step(which)
         data.append(
             {
@@ -92,14 +95,14 @@ def _improvements(loss: Floats) -> Whole:
     if not len(loss):
         return np.zeros(0, np.int64)
     best = np.minimum.accumulate(loss)
-    found = np.flatnonzero((loss == best) & np.r_[np.isfinite(loss[0]), best[1:] < best[:-1]])
-    return thinned(found, _MOST, found[-1:])
+    return np.flatnonzero((loss == best) & np.r_[np.isfinite(loss[0]), best[1:] < best[:-1]])
 
 
 def _window(
     digest: Digest, everything: Floats, feasible: Floats, all_rows: Whole, rows: Whole
 ) -> tuple[float, float]:
     """The values to show: the first moments may be so bad that the rest would look flat."""
+    everything, feasible = within_reach(everything), within_reach(feasible)
     values = np.concatenate([everything, feasible])
     times = np.concatenate([digest.elapsed[all_rows], digest.elapsed[rows]])
     late = values[times >= 0.02 * digest.end]
@@ -107,7 +110,7 @@ def _window(
     low, high = float(late.min()), float(late.max())
     room = (high - low) or abs(high) or 1.0
     low, high = max(float(values.min()), low - room), min(float(values.max()), high + room)
-    pad = 0.06 * ((high - low) or abs(high) or 1.0)
+    pad = 0.06 * ((high - low) or abs(high)) or 1.0
     return low - pad, high + pad
 
 
@@ -125,7 +128,7 @@ def _caption(digest: Digest, improvements: int) -> str:
             "Dashed: the best objective reported at all, checked or not. The gap between them is "
             "what the limits cost, as far as the checks can tell."
         )
-    if improvements >= _MOST:
+    if improvements > _MOST:
         text += f" Of the improvements, {_MOST} are shown."
     return text + " Pauses between runs are left out; very bad first values may lie outside."
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from acetune.report.figures.digest import Floats
 
+_FAR = 1e300  # what an axis can show; beyond it differences are no numbers any more
+
 
 class Window(NamedTuple):
     """The part of an axis that is shown, and how many values lie outside."""
@@ -37,8 +39,8 @@ def window(values: Floats, keep: Sequence[float] = ()) -> Window:
     >>> window(np.r_[np.linspace(0, 1, 100), 1e9], keep=[1.5]).outside
     1
     """
-    values = values[np.isfinite(values)]
-    kept = np.array([v for v in keep if math.isfinite(v)], float)
+    values = within_reach(values[np.isfinite(values)])
+    kept = within_reach(np.array([v for v in keep if math.isfinite(v)], float))
     if not len(values) + len(kept):
         return Window(0.0, 1.0, 0)
     if len(values):
@@ -50,9 +52,18 @@ def window(values: Floats, keep: Sequence[float] = ()) -> Window:
         least, most = float(values.min()), float(values.max())
         low = min(low, least) if least >= low - room else low - 0.1 * room
         high = max(high, most) if most <= high + room else high + 0.1 * room
-    pad = 0.05 * ((high - low) or abs(high) or 1.0)
+    pad = 0.05 * ((high - low) or abs(high)) or 1.0
     low, high = low - pad, high + pad
     return Window(low, high, int(np.sum((values < low) | (values > high))))
+
+
+def within_reach(values: Floats) -> Floats:
+    """The values, those that no axis can show at its farthest ends.
+
+    >>> within_reach(np.array([-1.7e308, 2.0])).tolist()
+    [-1e+300, 2.0]
+    """
+    return np.clip(values, -_FAR, _FAR)
 
 
 def log_axis(low: float, high: float) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from acetune.summary import duration
 
 _DIGITS = 5
+_HUGE = 1e300  # not rounded: rounded up it might leave what a float holds
 
 
 def short(text: object, most: int = 40) -> str:
@@ -91,7 +92,10 @@ def plain(values: ArrayLike, digits: int = _DIGITS) -> list[Any]:
         whole: list[Any] = array.tolist()
         return whole
     array = array.astype(float)
-    rounded = [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in array.tolist()]
+    rounded = [
+        (float(f"{v:.{digits}g}") if abs(v) < _HUGE else v) if math.isfinite(v) else None
+        for v in array.tolist()
+    ]
     return [int(v) if v is not None and v == int(v) and abs(v) < 1e4 else v for v in rounded]
 
 
@@ -105,4 +109,7 @@ def plain_near(values: ArrayLike, span: float) -> list[Any]:
         return plain(values, 12)
     places = 4 - math.floor(math.log10(span))
     array = np.asarray(values, float)
-    return [round(v, places) if math.isfinite(v) else None for v in array.tolist()]
+    return [
+        (round(v, places) if abs(v) < _HUGE else v) if math.isfinite(v) else None
+        for v in array.tolist()
+    ]

@@ -1,0 +1,55 @@
+"""Numbers as people read them: the same in the summary, in a terminal and on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_GROUPED = 1e4  # from here on digits are grouped
+_POWERS = 1e9  # from here on nobody counts them
+
+
+def number(value: float, digits: int = 5) -> str:
+    """A number with at most so many significant digits, but never fewer than it is whole.
+
+    >>> number(0.123456), number(1234.56), number(40171.3), number(5e7), number(2.5e12)
+    ('0.12346', '1234.6', '40,171', '50,000,000', '2.5e+12')
+    >>> number(1234.5, digits=2), number(float("nan")), number(-0.0)
+    ('1,234', 'nan', '0')
+    """
+    if value == 0:
+        return "0"
+    text = f"{value:.{digits}g}"
+    if min(_GROUPED, 10.0**digits) <= abs(float(text)) < _POWERS:
+        return f"{value:,.0f}"
+    return text
+
+
+def estimate(value: float, stderr: float | None) -> str:
+    """A measured value, with its standard error where it has one.
+
+    >>> estimate(0.212345, 0.0123), estimate(40171, 0.0)
+    ('0.2123 ± 0.012', '40,171')
+    """
+    return number(value, 4) + (f" ± {number(stderr, 2)}" if stderr else "")
+
+
+def parameters(params: Mapping[str, Any]) -> str:
+    """A configuration in a line; its numbers can be typed again.
+
+    >>> parameters({"rate": 0.123456, "rows": 250000.0, "depth": 3, "kind": "relu"})
+    'rate=0.12346, rows=250000, depth=3, kind=relu'
+    """
+    return ", ".join(
+        f"{name}={number(value).replace(',', '') if isinstance(value, float) else value}"
+        for name, value in params.items()
+    )
+
+
+def count(n: int, what: str) -> str:
+    """So many of something.
+
+    >>> count(1, "check"), count(0, "trial"), count(48000, "report")
+    ('1 check', '0 trials', '48,000 reports')
+    """
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
