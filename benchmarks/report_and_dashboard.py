@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
+import importlib
 import os
 import re
 import shutil
@@ -232,13 +232,8 @@ def find_chromium() -> str:
 
 def load_synthetic() -> Any:
     """The maker of study files, which the tests use too."""
-    path = _HERE.parent / "tests" / "synthetic_study.py"
-    spec = importlib.util.spec_from_file_location("synthetic_study", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["synthetic_study"] = module
-    spec.loader.exec_module(module)
-    return module
+    sys.path.insert(0, str(_HERE.parent / "tests"))
+    return importlib.import_module("synthetic_study")
 
 
 def status_mb(pid: int, field: str) -> float:

@@ -15,12 +15,9 @@ a study, or asking a policy for its decisions again, would give others.
 
 from __future__ import annotations
 
-import heapq
 import json
 import sqlite3
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,13 +25,10 @@ from acetune.core.goals import Constraint, Goals, Mode, Objective
 from acetune.policies import ACE
 from acetune.store import Store
 from acetune.study_file import describe_study
+from synthetic_rows import BEGAN, HOSTILE, TRUNCATION, WORKERS, Rows, params_of
 
-BEGAN = 1_790_000_000.0  # 2026-09-21, when every synthetic study begins
-WORKERS = 8
-HOSTILE = "</script><script>window.injected = 1</script><img src=x onerror='window.injected = 1'>"
-_LONG = "<b>" + "x" * 9_990 + "&lt;"
-_TRUNCATION = 0.25
-_STRATA = np.array(["unchecked", "invalid", "valid"])
+__all__ = ["BEGAN", "HOSTILE", "append_reports", "make_study"]
+
 _REPORT = "INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _CHECK = "INSERT INTO checks VALUES (?, ?, ?, ?, ?, ?)"
 
@@ -71,7 +65,7 @@ def make_study(
     """
     path = Path(path)
     rng = np.random.default_rng(seed)
-    made = _Made(rng, trials, reports, mode, constraints, feasible, running, hostile)
+    made = Rows(rng, trials, reports, mode, constraints, feasible, running, hostile)
     goals = made.goals
     settings = {
         "time_budget_s": None,
@@ -85,7 +79,7 @@ def make_study(
         "keep_models": 3,
         "source": None,
     }
-    study = describe_study(goals, (), ACE(truncation=_TRUNCATION), made.space, settings)
+    study = describe_study(goals, (), ACE(truncation=TRUNCATION), made.space, settings)
     study["created"] = BEGAN
     Store.create(path, study).close()
     db = sqlite3.connect(path, isolation_level=None)
@@ -123,7 +117,7 @@ def append_reports(path: Path | str, n: int, *, seed: int = 1, best: float | Non
     seq, time = db.execute("SELECT coalesce(max(seq), 0), max(time) FROM reports").fetchone()
     trial = db.execute("SELECT coalesce(max(trial), 0) + 1 FROM trials").fetchone()[0]
     time = BEGAN if time is None else time
-    params = json.dumps(_params(json.loads(space), rng))
+    params = json.dumps(params_of(json.loads(space), rng))
     db.execute(
         "INSERT INTO trials (trial, attempt, params, total_steps, interval, cost_ratio, state, "
         "started) VALUES (?, 1, ?, ?, 1, 0.3, 'running', ?)",
@@ -156,340 +150,3 @@ def append_reports(path: Path | str, n: int, *, seed: int = 1, best: float | Non
     db.execute("COMMIT")
     db.close()
     return int(seq)
-
-
-def _params(space: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-    """One configuration."""
-    params: dict[str, Any] = {}
-    for name, dimension in space.items():
-        if "choice" in dimension:
-            params[name] = dimension["choice"][int(rng.integers(len(dimension["choice"])))]
-            continue
-        low, high = dimension.get("float") or dimension["integer"]
-        if dimension["log"]:
-            value = float(np.exp(rng.uniform(np.log(low), np.log(high))))
-        else:
-            value = float(rng.uniform(low, high))
-        params[name] = value if "float" in dimension else round(value)
-    return params
-
-
-@dataclass(frozen=True)
-class _Limit:
-    """How a constraint's values are made: from ``start`` towards ``start + reach * quality``."""
-
-    constraint: Constraint
-    start: float
-    reach: float
-    noise: float
-    cost_s: float
-
-
-class _Made:
-    """The columns of a study: one array a column of ``reports``, in the order of seq."""
-
-    def __init__(
-        self,
-        rng: np.random.Generator,
-        trials: int,
-        reports: int,
-        mode: Mode,
-        constraints: int,
-        feasible: bool,
-        running: int,
-        hostile: bool,
-    ) -> None:
-        self._rng, self._hostile = rng, hostile
-        self._limits = _limits(constraints, feasible, hostile)
-        name = ("auc" if mode == "max" else "loss") + (HOSTILE if hostile else "")
-        self.goals = Goals(Objective(name, mode), tuple(x.constraint for x in self._limits))
-        self.space = _space(hostile)
-        self._sign = 1.0 if mode == "max" else -1.0
-        self._running = running
-        self._make_segments(trials, reports, running)
-        self._make_reports()
-        self._make_checks()
-        self._make_ranks()
-
-    # -- one row an attempt ----------------------------------------------------------------------
-
-    def _make_segments(self, trials: int, reports: int, running: int) -> None:
-        rng = self._rng
-        rejected = rng.choice(np.arange(2, trials + 1), trials // 100, replace=False)
-        trained = np.setdiff1d(np.arange(1, trials + 1), rejected)
-        again = np.sort(rng.choice(trained, len(trained) // 40, replace=False))
-        self.rejected = rejected
-        self.trial = np.sort(np.concatenate([trained, again]))
-        n = len(self.trial)
-        if reports < n:
-            raise ValueError(f"reports must be at least {n} for {trials} trials, got {reports}")
-        first = np.append(self.trial[1:] == self.trial[:-1], False)  # an attempt that was lost
-        self.attempt = 1 + np.append(False, self.trial[1:] == self.trial[:-1]).astype(np.int64)
-        weight = rng.gamma(1.5, size=n) * np.where(first, 0.3, 1.0) + 1e-3
-        cuts = np.floor(np.cumsum(weight) / weight.sum() * (reports - n)).astype(np.int64)
-        cuts[-1] = reports - n
-        self.length = 1 + np.diff(cuts, prepend=0)
-        draw = rng.random(n)
-        self.state = np.where(draw < 0.42, "finished", np.where(draw < 0.98, "stopped", "failed"))
-        self.state[first] = "interrupted"
-        if running:
-            self.state[-running:] = "running"
-        longer = np.ceil(self.length * rng.uniform(1.5, 5.0, n)).astype(np.int64)
-        self.total = np.where(self.state == "finished", self.length, longer)
-        self.params = [_params(self.space, rng) for _ in range(n)]
-        learned = np.flatnonzero(rng.random(n) < 0.8 * np.arange(n) / n)  # as a searcher learns
-        for i, rate in zip(learned, rng.normal(-2.2, 0.4, len(learned)).tolist(), strict=True):
-            self.params[i]["lr"] = min(max(10.0**rate, 1e-4), 1.0)
-        for i in np.flatnonzero(self.attempt > 1):
-            self.params[i] = self.params[i - 1]
-        rate = np.log10([p["lr"] for p in self.params])
-        drop = np.array([p["dropout"] for p in self.params])
-        deep = np.array([p["layers"] for p in self.params])
-        quality = np.exp(-((rate + 2.2) ** 2)) * (1 - 0.5 * drop) * (0.7 + 0.04 * deep)
-        wide = np.log([p["width"] / 16 for p in self.params]) / np.log(32)
-        self.harm = 0.75 + 0.4 * wide + 0.03 * rng.standard_normal(n)  # wide models break limits
-        self.quality = np.clip(quality + 0.05 * rng.standard_normal(n), 0.0, 1.0)
-        self.ratio = rng.lognormal(np.log(0.4), 0.8, n)
-        self.interval = np.where(rng.random(n) < 0.85, 1, self.total)
-        self.cost = rng.lognormal(np.log(0.5), 0.4, n)
-
-    def trial_rows(self) -> list[tuple[Any, ...]]:
-        """The table ``trials``."""
-        rows: list[tuple[Any, ...]] = []
-        for i in range(len(self.trial)):
-            state, ended = str(self.state[i]), float(self.ended[i])
-            traceback = None
-            if state == "failed":
-                reason = "RuntimeError: out of memory"
-                if self._hostile:
-                    reason = f"RuntimeError: {HOSTILE}\n\"quoted\" 'too' \\ {_LONG}"
-                traceback = f"Traceback (most recent call last):\n  ...\n{reason}\n"
-            else:
-                reason = {
-                    "finished": "reached its last step",
-                    "interrupted": "its driver process was ended",
-                    "running": "",
-                }.get(state) or self.stopped_because.get(i, "")
-            rows.append(
-                (int(self.trial[i]), int(self.attempt[i]), json.dumps(self.params[i]),
-                 int(self.total[i]), int(self.interval[i]), float(self.ratio[i]), 0, state, reason,
-                 traceback, 0.2, float(self.started[i]), None if state == "running" else ended)
-            )  # fmt: skip
-        for trial in self.rejected:
-            params = json.dumps(_params(self.space, self._rng))
-            now = float(BEGAN + trial)
-            reason = "width 512 breaks its limit <= 256"
-            rows.append((int(trial), 1, params, None, None, None, 0, "rejected", reason, None, None,
-                         now, now))  # fmt: skip
-        return rows
-
-    # -- one row a report ------------------------------------------------------------------------
-
-    def _make_reports(self) -> None:
-        rng, length = self._rng, self.length
-        free = [BEGAN] * WORKERS
-        self.started = np.empty(len(length))
-        for i, seconds in enumerate((length * self.cost).tolist()):  # whoever is free comes first
-            self.started[i] = heapq.heappop(free) + 0.3
-            heapq.heappush(free, self.started[i] + seconds)
-        self.ended = self.started + length * self.cost
-        segment = np.repeat(np.arange(len(length)), length)
-        step = np.arange(len(segment)) - np.repeat(np.cumsum(length) - length, length) + 1
-        time = self.started[segment] + step * self.cost[segment]
-        order = np.argsort(time, kind="stable")
-        self.segment, self.step, self.time = segment[order], step[order], time[order]
-        self.seconds = float(self.time[-1] - BEGAN)
-        learnt = 1 - np.exp(-4 * self.step / np.maximum(self.total[self.segment], 4))
-        n, quality = len(learnt), self.quality[self.segment]
-        value = 0.5 + 0.4 * quality * learnt + 0.004 * rng.standard_normal(n)
-        self.objective = value if self._sign > 0 else 1 - value
-        self.objective[rng.random(n) < 0.001] = np.nan
-        self.learnt = learnt
-        self.last = self.step == length[self.segment]
-        # a trial that is checked at its end keeps a copy of its best checkpoint
-        kept = (self.interval[self.segment] > 1) & (rng.random(n) < 4 / self.step)
-        self.snapshot = np.where(kept, 0.001, 0.0)
-        self.primary = 0.8 * self.cost[self.segment] * rng.lognormal(0, 0.1, n)
-
-    def _make_checks(self) -> None:
-        rng, n = self._rng, len(self.step)
-        loss = -self._sign * self.objective
-        ends = self.last & (self.state[self.segment] == "finished")
-        due = np.where(self.interval[self.segment] == 1, True, ends) & np.isfinite(loss)
-        failed = np.full(n, -1)  # the constraint whose check gave no number
-        violation = np.zeros(n)
-        self.values, self.errors = [], []
-        for i, limit in enumerate(self._limits):
-            c = limit.constraint
-            reach = limit.reach * (self.quality * self.harm)[self.segment]
-            value = limit.start + reach * self.learnt
-            value = value + limit.noise * rng.standard_normal(n)
-            error = np.full(n, limit.noise * 0.5)
-            margin = c.margin_se * error
-            excess = value + margin - c.limit if c.lower is None else c.limit - value + margin
-            violation += np.maximum(excess, 0) / abs(c.limit)
-            failed[(failed < 0) & (rng.random(n) < 0.002)] = i
-            self.values.append(value)
-            self.errors.append(error)
-        violation[failed >= 0] = np.inf
-        # the gate: only what beats the best feasible objective so far is worth a check
-        good = np.where(due & (violation == 0), loss, np.inf)
-        best = np.append(np.inf, np.minimum.accumulate(good)[:-1])
-        checked = due & (loss < best)
-        if not self._limits:  # then every report is valid
-            checked, violation = np.isfinite(loss), np.zeros(n)
-        self.checked, self.failed = checked, failed
-        self.violation = violation
-        self.stratum = np.where(~checked, 0, np.where(violation == 0, 2, 1))
-
-    def _make_ranks(self) -> None:
-        key = self.step * 4 + self.stratum
-        order = np.argsort(key, kind="stable")
-        starts = np.flatnonzero(np.diff(key[order], prepend=-1))
-        counts = np.diff(np.append(starts, len(order)))
-        of = np.empty(len(order), np.int64)
-        of[order] = np.arange(len(order)) - np.repeat(starts, counts) + 1
-        stop = self.last & (self.state[self.segment] == "stopped")
-        of[stop] = np.maximum(of[stop], 4)
-        cut = np.floor(of * _TRUNCATION).astype(np.int64)
-        draw = self._rng.random(len(of))
-        rank = 1 + np.floor(draw * np.maximum(of - cut, 1)).astype(np.int64)
-        rank[stop] = (of - np.floor(draw * np.maximum(cut, 1)).astype(np.int64))[stop]
-        self.rank, self.of, self.stop = rank, of, stop
-        self.stopped_because = {
-            int(self.segment[i]): f"rank {rank[i]} of {of[i]} {_STRATA[self.stratum[i]]} reports "
-            f"at step {self.step[i]}: in the worst {_TRUNCATION:.0%}"
-            for i in np.flatnonzero(stop)
-        }
-
-    def report_rows(self) -> Any:
-        """The table ``reports``."""
-        n = len(self.step)
-        ended = self.last & (self.state[self.segment] == "finished")
-        decision = np.where(self.stop, "stop", np.where(ended, "finish", "continue"))
-        checked = self.checked
-        return zip(
-            range(1, n + 1),
-            self.trial[self.segment].tolist(),
-            self.attempt[self.segment].tolist(),
-            ["step"] * n,
-            self.step.tolist(),
-            self.objective.tolist(),  # SQLite writes NaN as NULL
-            _where(checked, self.step),
-            _where(checked, self.objective),
-            _where(checked, self.violation),
-            _STRATA[self.stratum].tolist(),
-            self.rank.tolist(),
-            self.of.tolist(),
-            decision.tolist(),
-            self.primary.tolist(),
-            self.snapshot.tolist(),
-            self.time.tolist(),
-            [None] * n,
-            strict=True,
-        )
-
-    def check_rows(self) -> Any:
-        """The table ``checks``: constraints are evaluated in order, until one fails."""
-        error = "ValueError: one group has no members"
-        if self._hostile:
-            error = f"ValueError: {HOSTILE} {_LONG}"
-        for i, limit in enumerate(self._limits):
-            name, values, errors = limit.constraint.name, self.values[i], self.errors[i]
-            at = np.flatnonzero(self.checked & ((self.failed < 0) | (self.failed >= i)))
-            cost = limit.cost_s * self._rng.lognormal(0, 0.2, len(at))
-            for row, seconds in zip(at.tolist(), cost.tolist(), strict=True):
-                if self.failed[row] == i:
-                    yield row + 1, name, None, None, seconds, error
-                else:
-                    yield row + 1, name, float(values[row]), float(errors[row]), seconds, None
-
-    # -- the rest --------------------------------------------------------------------------------
-
-    def session_rows(self) -> list[tuple[Any, ...]]:
-        """The table ``sessions``: interrupted once, then run to its end."""
-        half = self.seconds / 2
-        end = None if self._running else "all trials are done"
-        return [
-            (1, BEGAN, "host-a", half, half, "interrupted by the user"),
-            (2, BEGAN + half, "host-a", half, half, end),
-        ]
-
-    def best_found(self) -> list[int]:
-        """Rows of the best valid checkpoints, one a trial, best first."""
-        valid = np.flatnonzero(self.stratum == 2)
-        order = valid[np.argsort(-self._sign * self.objective[valid], kind="stable")]
-        seen: dict[int, int] = {}
-        for row in order.tolist():
-            seen.setdefault(int(self.trial[self.segment[row]]), row)
-            if len(seen) == 3:
-                break
-        return list(seen.values())
-
-    def model_rows(self, found: list[int]) -> list[tuple[Any, ...]]:
-        """The table ``checkpoints``; the files themselves are not made."""
-        rows = []
-        for row in found:
-            trial, attempt, step = self._place(row)
-            path = f"trial-{trial:05d}/attempt-{attempt}/model-{step:07d}"
-            rows.append((trial, attempt, step, "model", path, 4_096))
-        return rows
-
-    def uses(self, found: list[int]) -> list[tuple[Any, ...]]:
-        """The table ``confirmations``: the best one fails, the second is confirmed."""
-        rows: list[tuple[Any, ...]] = []
-        if self._running:  # confirmation comes at the end
-            return rows
-        for use, row in enumerate(found[:2], start=1):
-            metrics: dict[str, tuple[float, float]] = {
-                self.goals.objective.name: (float(self.objective[row]) - 0.002 * self._sign, 0.003)
-            }
-            for i, c in enumerate(self.goals.constraints):
-                beyond = 1.1 if use == 1 else 0.95
-                value = c.limit * (beyond if c.lower is None else 2 - beyond)
-                metrics[c.name] = (value, float(self.errors[i][row]))
-            status = "failed" if use == 1 and self.goals.constraints else "confirmed"
-            time = BEGAN + self.seconds + use
-            rows.append((use, *self._place(row), status, json.dumps(metrics), None, time))
-        return rows
-
-    def _place(self, row: int) -> tuple[int, int, int]:
-        segment = self.segment[row]
-        return int(self.trial[segment]), int(self.attempt[segment]), int(self.step[row])
-
-
-def _where(mask: Any, values: Any) -> list[Any]:
-    """Values where the mask holds, None elsewhere."""
-    found = values.astype(object)
-    found[~mask] = None
-    return found.tolist()  # type: ignore[no-any-return]
-
-
-def _limits(count: int, feasible: bool, hostile: bool) -> list[_Limit]:
-    if not 0 <= count <= 3:
-        raise ValueError(f"constraints must be 0 to 3, got {count}")
-    tight = 1.0 if feasible else 0.1
-    gap = Constraint("gap" + (HOSTILE if hostile else ""), upper=0.1 * tight, margin_se=1.0)
-    latency = Constraint("p95_ms", upper=5.0 * tight)
-    recall = Constraint("recall", lower=0.6 if feasible else 6.0)
-    return [
-        _Limit(gap, 0.03, 0.22, 0.006, 0.15),
-        _Limit(latency, 3.0, 3.5, 0.2, 0.05),
-        _Limit(recall, 0.55, 0.4, 0.02, 0.01),
-    ][:count]
-
-
-def _space(hostile: bool) -> dict[str, Any]:
-    space: dict[str, Any] = {
-        "lr": {"float": [1e-4, 1.0], "log": True},
-        "dropout": {"float": [0.0, 0.6], "log": False},
-        "layers": {"integer": [1, 8], "log": False},
-        "width": {"integer": [16, 512], "log": True},
-        "activation": {"choice": ["relu", "gelu", "tanh"]},
-        "batch_norm": {"choice": [True, False]},
-        "decay": {"choice": [None, 1e-4, 1e-2]},
-    }
-    if hostile:
-        space[HOSTILE] = {"choice": [HOSTILE, "a \"quoted\" & 'quoted' line\nbreak \\", _LONG, ""]}
-        space["__proto__"] = {"choice": ["constructor", "{{7*7}}", "\u202eright to left"]}
-    return space

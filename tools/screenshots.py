@@ -45,7 +45,7 @@ def main() -> None:
         with terminal(f"{sys.executable} -m acetune demo --seconds {given.seconds}", folder):
             study = folder / "demo.db"
             wait(study.exists, 120)
-            time.sleep(0.6 * given.seconds)
+            time.sleep(0.4 * given.seconds)
             draw_terminal(browser, out / "terminal.png")
             draw_dashboard(browser, study, out)
             report = folder / "demo.html"
@@ -91,18 +91,28 @@ def draw_terminal(browser: Browser, out: Path) -> None:
 
 
 def draw_dashboard(browser: Browser, study: Path, out: Path) -> None:
-    """The live page of a study that runs, and one of its trials."""
+    """The live page of a study that runs, and a trial that was stopped."""
     server = DashboardServer(study, port=0)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
         wait(lambda: server.address.port != 0, 20)
         with opened(browser, f"http://127.0.0.1:{server.address.port}/") as watched:
-            watched.page.get_by_text("Live", exact=True).wait_for()
-            watched.page.screenshot(path=out / "dashboard.png")
-            watched.page.locator("#trial-table [data-trial]").first.click()
-            watched.page.locator("dialog .main-svg").first.wait_for()
-            watched.page.screenshot(path=out / "trial.png")
+            page = watched.page
+            page.get_by_text("Live", exact=True).wait_for()
+            page.set_viewport_size({"width": 1280, "height": 1250})
+            # the numbers, the trials that run, and the first figure
+            page.locator("#numbers").evaluate("place => place.scrollIntoView()")
+            page.locator("#plot-what_if .main-svg").first.wait_for()
+            page.locator("#running").wait_for()
+            page.screenshot(path=out / "dashboard.png")
+            page.set_viewport_size({"width": 1280, "height": 900})
+            page.locator("#filter-state").select_option("stopped")
+            page.locator("#trial-sort").select_option("steps")
+            page.get_by_role("button", name="Reverse").click()  # those with the longest curves
+            page.locator("#trial-table [data-trial]").first.click()
+            page.locator("dialog .main-svg").first.wait_for()
+            page.screenshot(path=out / "trial.png")
     finally:
         server.stop()
         thread.join(20)

@@ -102,10 +102,10 @@ def call_check(check: Callable[..., Any], name: str, model: object) -> Estimate 
     try:
         return as_measurement(check(*arguments), f"constraint {name!r}")
     except Exception as error:
-        return RaisedCheck(f"{type(error).__name__}: {error}{_place(error)}")
+        return RaisedCheck(f"{type(error).__name__}: {error}{place_of(error)}")
 
 
-def _place(error: Exception) -> str:
+def place_of(error: Exception) -> str:
     """The innermost line of the user's own code that an error came through, in brackets."""
     if isinstance(error, AcetuneError):
         return ""  # says itself what to change

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from acetune.core.goals import Estimate, FailedCheck, Goals
+from acetune.core.words import count, number
 from acetune.listener import StudyCallback, StudyStatus
 from acetune.result import StudyResult
 from acetune.summary import STATES, duration, summary_rows
@@ -115,9 +116,10 @@ class PlainProgress(StudyCallback):
 
 def _goes_on(status: StudyStatus) -> str:
     again = status.by_state.get("interrupted", 0)
-    more = f"; {again} interrupted trials are taken up again" if again else ""
+    verb = "is" if again == 1 else "are"
+    more = f"; {count(again, 'interrupted trial')} {verb} taken up again" if again else ""
     spent = duration(status.elapsed_s)
-    return f"acetune: goes on after {status.trials} trials and {spent}{more}"
+    return f"acetune: goes on after {count(status.trials, 'trial')} and {spent}{more}"
 
 
 def _progress(status: StudyStatus) -> tuple[float, str]:
@@ -151,7 +153,7 @@ def _best(status: StudyStatus) -> str:
     if status.best is not None:
         shown = _values(goals, status.best.constraints)
         where = f"trial {status.best.trial} step {status.best.step}"
-        return f"{goals.objective.name} {status.best.value:.5g}{shown} ({where})"
+        return f"{goals.objective.name} {number(status.best.value)}{shown} ({where})"
     # a checkpoint whose check failed misses by nobody knows how much
     miss = status.nearest_miss
     if miss is not None and not any(isinstance(m, FailedCheck) for m in miss.constraints.values()):
@@ -164,7 +166,7 @@ def _values(goals: Goals, measured: Mapping[str, Estimate | FailedCheck]) -> str
     for constraint in goals.constraints:
         found = measured.get(constraint.name)
         if isinstance(found, Estimate):
-            shown += f", {constraint.name} {found.value:.4g}"
+            shown += f", {constraint.name} {number(found.value, 4)}"
     return shown
 
 

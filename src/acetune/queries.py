@@ -89,6 +89,26 @@ def best_of_each_trial(store: Store, goals: Goals, stratum: str) -> list[FoundCh
     return [_found(store, row) for row in rows]
 
 
+def measured_of_trials(store: Store, goals: Goals) -> dict[int, dict[str, float | None]]:
+    """What was measured of each trial's best valid checkpoint, or else of its nearest miss."""
+    order = "checked_objective" + (" DESC" if goals.objective.mode == "max" else "")
+    best = f"stratum = 'valid' DESC, violation, {order}, seq"
+    rows = store.rows(
+        f"""WITH found AS (SELECT trial, seq FROM (
+            SELECT trial, seq, row_number() OVER (PARTITION BY trial ORDER BY {best}) AS place
+            FROM reports
+            WHERE stratum != 'unchecked' AND checked_objective BETWEEN -1e308 AND 1e308)
+        WHERE place = 1)
+        SELECT trial, "constraint" AS name, value, stderr FROM found JOIN checks USING (seq)"""
+    )
+    measured: dict[int, dict[str, float | None]] = {}
+    for row in rows:
+        of_trial = measured.setdefault(row["trial"], {})
+        of_trial[f"constraint.{row['name']}"] = row["value"]
+        of_trial[f"stderr.{row['name']}"] = row["stderr"]
+    return measured
+
+
 def checked_checkpoints(store: Store, goals: Goals) -> list[FoundCheckpoint]:
     """All checkpoints with a finite objective whose checks worked, judged by ``goals``."""
     rows = store.rows(

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from acetune import queries
 from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
+from acetune.core.words import count, number
 from acetune.found import FailureOfCheck, FoundCheckpoint, Ledger
 from acetune.store import INTERRUPTED, Store
-from acetune.summary import summary_html, summary_text
+from acetune.summary import step_of, summary_html, summary_text
 
 if TYPE_CHECKING:
     import pandas
+
+_MEASURED = ("constraint", "stderr")  # columns, for each constraint
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +35,16 @@ class WhatIf:
     def __str__(self) -> str:
         found = "nothing recorded qualifies"
         if self.best is not None:
-            found = f"{self.best.value:.6g} (trial {self.best.trial}, step {self.best.step})"
-        limits = ", ".join(f"{name} at {limit:g}" for name, limit in self.limits.items())
-        bound = f"lower bound: {self.unchecked_better} better checkpoints unchecked"
-        return (
-            f"{limits}: {found}; {bound if self.unchecked_better else 'nothing better unchecked'}"
-        )
+            found = f"{number(self.best.value)} (trial {self.best.trial}, {step_of(self.best)})"
+        limits = ", ".join(f"{name} at {number(limit, 6)}" for name, limit in self.limits.items())
+        better = "" if self.best is None else "better "
+        unchecked = "nothing better unchecked"
+        if self.unchecked_better:
+            # what nobody looked at might qualify, and then the answer would be better
+            verb = "was" if self.unchecked_better == 1 else "were"
+            many = count(self.unchecked_better, f"{better}checkpoint")
+            unchecked = f"perhaps better: {many} {verb} never checked"
+        return f"{limits}: {found}; {unchecked}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,6 +91,9 @@ class StudyResult:
     def trials(self) -> pandas.DataFrame:
         """One row a trial: parameters, how it ended, its best values.
 
+        ``constraint.NAME`` and ``stderr.NAME`` are of its best valid checkpoint, or of its nearest
+        miss if it has none.
+
         Steps, reports and the best objective are those of its latest attempt; what was found
         valid and what training cost are of all its attempts.
         """
@@ -91,7 +101,10 @@ class StudyResult:
 
         with reading(self.study) as store:
             rows = store.rows(queries.TRIALS[self.goals.objective.mode])
+            measured = queries.measured_of_trials(store, self.goals)
+            names = [f"{what}.{c.name}" for c in self.goals.constraints for what in _MEASURED]
             for row in rows:
+                row.update(dict.fromkeys(names) | measured.get(row["trial"], {}))
                 row.update({f"param.{k}": v for k, v in json.loads(row.pop("params")).items()})
         frame = pandas.DataFrame(rows)
         return frame.set_index("trial") if rows else frame
@@ -99,9 +112,9 @@ class StudyResult:
     def what_if(self, **limits: float) -> WhatIf:
         """The best checkpoint under other limits, without training: ``what_if(eod=0.28)``.
 
-        A lower bound: checkpoints that were skipped because they could not win under the study's
-        own limits were never checked. A limit that is chosen after looking needs fresh data to
-        confirm it.
+        The true answer is at least this good: checkpoints that were skipped because they could not
+        win under the study's own limits were never checked. A limit that is chosen after looking
+        needs fresh data to confirm it.
         """
         known = {constraint.name: constraint for constraint in self.goals.constraints}
         for name, limit in limits.items():

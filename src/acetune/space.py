@@ -27,7 +27,7 @@ class Float:
     log: bool = False
 
     def __post_init__(self) -> None:
-        _require_bounds(self.low, self.high, self.log)
+        _require_bounds("uniform", self.low, self.high, self.log)
 
     def contains(self, value: object) -> bool:
         """Whether ``value`` lies in the dimension."""
@@ -43,9 +43,10 @@ class Integer:
     log: bool = False
 
     def __post_init__(self) -> None:
-        _require_bounds(self.low, self.high, self.log)
+        _require_bounds("randint", self.low, self.high, self.log)
         if self.low != int(self.low) or self.high != int(self.high):
-            raise SpaceError(f"bounds must be whole numbers, got {self.low!r} and {self.high!r}")
+            what = f"{'log' * self.log}randint({self.low!r}, {self.high!r})"
+            raise SpaceError(f"{what}: bounds must be whole numbers")
 
     def contains(self, value: object) -> bool:
         """Whether ``value`` lies in the dimension."""
@@ -208,11 +209,20 @@ def _is_number(value: object) -> TypeGuard[float]:
     return not isinstance(value, (bool, str)) and hasattr(value, "__float__")
 
 
-def _require_bounds(low: float, high: float, log: bool) -> None:
+def _require_bounds(kind: str, low: float, high: float, log: bool) -> None:
+    what = f"log{kind}" if log else kind  # as it was written: the name is not known here
     for bound in (low, high):
         if not _is_number(bound) or not math.isfinite(bound):
-            raise SpaceError(f"bounds must be finite numbers, got {low!r} and {high!r}")
+            raise SpaceError(
+                f"{what}({low!r}, {high!r}): bounds must be finite numbers, got {bound!r}"
+            )
     if low > high:
-        raise SpaceError(f"the lower bound {low!r} is above the upper bound {high!r}; swap them")
+        raise SpaceError(
+            f"{what}({low!r}, {high!r}): the lower bound {low!r} is above the upper bound "
+            f"{high!r}; swap them"
+        )
     if log and low <= 0:
-        raise SpaceError(f"a logarithmic dimension needs a lower bound above 0, got {low!r}")
+        raise SpaceError(
+            f"{what}({low!r}, {high!r}): a logarithm needs a lower bound above 0, got {low!r}; "
+            f"take a small one, or {what.removeprefix('log')}({low!r}, {high!r})"
+        )

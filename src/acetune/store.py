@@ -119,6 +119,7 @@ class Store:
         self.path = path
         self._db = connection
         self._lock = lock
+        self.begun_anew = False  # what it held from before was given up
         self._seq = self._one("SELECT coalesce(max(seq), 0) FROM reports")[0]
 
     # -- opening ---------------------------------------------------------------------------------
@@ -338,6 +339,18 @@ class Store:
             "VALUES (?, ?, ?, ?, ?, ?, ?)",
             (trial, attempt, step, status, json.dumps(metrics), _writable(error), time),
         )
+
+    def begin_anew(self, study: Mapping[str, Any]) -> None:
+        """Forget all trials and sessions, and be about another study. Files beside it stay."""
+        tables = self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
+        for table in tables:
+            self._db.execute(f"DELETE FROM {table['name']}")
+        names = list(study)
+        self._db.execute(
+            f"INSERT INTO study ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",
+            list(study.values()),
+        )
+        self.begun_anew = True
 
     def set_settings(self, settings: str, code_hash: str) -> None:
         """Settings that a resume may change."""

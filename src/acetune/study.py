@@ -20,6 +20,7 @@ from acetune.core.goals import (
     Objective,
     split_constraints,
 )
+from acetune.core.suggestions import suggesting
 from acetune.director import Director
 from acetune.display import make_progress
 from acetune.engines.agenda import Agenda
@@ -43,11 +44,24 @@ from acetune.study_file import (
     open_study,
     study_path,
 )
+from acetune.summary import shown
 from acetune.trial import Trial
 
 __all__ = ["CodeChangedWarning", "tune"]
 
+#: what other tuners call it
+OTHER_NAMES = dict.fromkeys(("n_trials", "trials", "num_samples", "n_iter"), "max_trials=100")
+OTHER_NAMES |= dict.fromkeys(("timeout", "time_limit", "budget"), "time_budget_s=600")
+OTHER_NAMES |= dict.fromkeys(("direction", "directions"), 'mode="max" or "min"')
+OTHER_NAMES |= dict.fromkeys(("metric", "target"), 'objective="auc"')
+OTHER_NAMES |= dict.fromkeys(("n_jobs", "jobs", "processes"), "workers=4")
+OTHER_NAMES |= dict.fromkeys(("constraint", "limits"), "constraints=[...]")
+OTHER_NAMES |= dict.fromkeys(("study_name", "storage", "path"), 'study="study.db"')
+OTHER_NAMES |= dict.fromkeys(("pruner", "scheduler"), 'policy="ace"')
+OTHER_NAMES |= dict.fromkeys(("sampler", "search_alg"), 'searcher="tpe"')
 
+
+@suggesting(OTHER_NAMES)
 def tune(
     train: Callable[[Trial], object],
     space: Mapping[str, Dimension | Scalar],
@@ -212,6 +226,9 @@ def tune(
         driver = Engine(coordinator, agenda, pool, settings, listeners)
         status = StudyStatus(coordinator, time_budget_s, max_trials, driver.elapsed)
         listeners.call("on_start", status)
+        if store.begun_anew:
+            text = f"nothing was reported in {shown(path)} so far: the study is begun anew"
+            listeners.call("on_notice", text)
         if study is None:
             text = f"no study= was given: the study is kept in {path}, and cannot be resumed"
             listeners.call("on_notice", text)

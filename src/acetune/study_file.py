@@ -20,6 +20,13 @@ from acetune.queries import goals_to_json
 from acetune.store import Store
 from acetune.versions import installed_versions
 
+_MUST_STAY = ("objective", "constraints", "policy", "space")
+_DIMENSIONS = {
+    "float": ("uniform", "loguniform"),
+    "integer": ("randint", "lograndint"),
+    "choice": ("choice", "choice"),
+}
+
 
 class CodeChangedWarning(UserWarning):
     """A study goes on with a training function that differs from the one it began with."""
@@ -84,22 +91,33 @@ def known_ranges(goals: Goals) -> dict[str, list[float | None]]:
 
 
 def open_study(path: Path, description: Mapping[str, Any]) -> Store:
-    """Make the file, or open the one that is there if it is of the same study."""
+    """Make the file, or open the one that is there if it is of the same study.
+
+    A study in which nothing was reported is begun anew if the call is another one now, and if all
+    its trials have failed: they would count against the budget for nothing.
+    """
     if not path.exists():
         return Store.create(path, description)
     store = Store.open(path)
     try:
         with store.understanding():
             known = store.study()
-        for what in ("objective", "constraints", "policy", "space"):
-            if known[what] != description[what]:
-                raise StudyChangedError(_changed(path, what, known[what], description[what]))
+            reports = store.rows("SELECT 1 FROM reports LIMIT 1")
+            states = {row["state"] for row in store.rows("SELECT state FROM trials")}
+        changed = [what for what in _MUST_STAY if known[what] != description[what]]
+        # what has reported nothing is nothing to go on with: a mistake was made and is mended now
+        if not reports and (changed or ("failed" in states and states <= {"failed", "rejected"})):
+            with store.transaction():
+                store.begin_anew(description)
+            return store
+        for what in changed:
+            raise StudyChangedError(_changed(path, what, known[what], description[what]))
         if known["code_hash"] != description["code_hash"]:
             warnings.warn(
                 f"the training function or a check has changed since {path} was begun; its earlier "
                 "trials are compared with the new ones all the same",
                 CodeChangedWarning,
-                stacklevel=3,  # the caller of tune()
+                stacklevel=4,  # the caller of tune()
             )
         with store.transaction():
             store.set_settings(description["settings"], description["code_hash"])
@@ -119,12 +137,59 @@ def _changed(path: Path, what: str, known: str, given: str) -> str:
             f"acetune.load({str(path)!r}).what_if({limits})\n"
         )
     verb = "are" if what == "constraints" else "is"
+    differences = "\n".join(f"  {line}" for line in differing(json.loads(known), json.loads(given)))
     return (
         f"the {what} of this call {verb} not the one{'s' * (verb == 'are')} that {path} was begun "
-        f"with, and must be for a study to go on.\nin the file: {known}\nin this call: {given}\n"
+        f"with, and must be for a study to go on:\n{differences}\n"
         f"{look}To begin a new study give another file, study=..., or delete this one:  "
         f"rm -r {path}*"
     )
+
+
+def differing(known: Any, given: Any) -> list[str]:
+    """What differs between two descriptions, a line each, named.
+
+    >>> old = [{"name": "gap", "upper": 0.3, "margin_se": 0.0}]
+    >>> differing(old, [{"name": "gap", "upper": 0.2, "margin_se": 0.0}])
+    ['gap: limit was <= 0.3, now <= 0.2']
+    >>> differing({"name": "auc", "mode": "max"}, {"name": "auc", "mode": "min"})
+    ["mode was 'max', now 'min'"]
+    """
+    if isinstance(known, list):  # constraints
+        old, new = ({one["name"]: one for one in some} for some in (known, given))
+        both = [(name, old[name], new[name]) for name in old if name in new]
+        lines = [f"{name}: {line}" for name, *two in both for line in _differing_limit(*two)]
+    else:
+        old, new = known, given
+        lines = _differing_values(old, new)
+    lines += [f"{name} is gone" for name in old if name not in new]
+    lines += [f"{name} is new" for name in new if name not in old]
+    return lines or [f"the order was {', '.join(old)}, now {', '.join(new)}"]
+
+
+def _differing_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{name} was {_short(old[name])}, now {_short(new[name])}"
+        for name in old
+        if name in new and old[name] != new[name]
+    ]
+
+
+def _differing_limit(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    was, now = (f"<= {c['upper']!r}" if "upper" in c else f">= {c['lower']!r}" for c in (old, new))
+    limit = [f"limit was {was}, now {now}"] if was != now else []
+    sides = {"upper": None, "lower": None}  # said already
+    return limit + _differing_values({**old, **sides}, {**new, **sides})
+
+
+def _short(value: object) -> str:
+    """A value, or a dimension as it was written."""
+    if isinstance(value, dict):
+        for kind, names in _DIMENSIONS.items():
+            if kind in value:
+                inner = ", ".join(map(repr, value[kind]))
+                return f"{names[bool(value.get('log'))]}({inner})"
+    return repr(value)
 
 
 def _other_limits(known: str, given: str) -> str:

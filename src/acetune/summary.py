@@ -61,11 +61,11 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         rows.append(("ended", "interrupted by the user; the same call again goes on"))
     elif result.ended is not None and result.ended.startswith(FAILED):
         rows.append(("ended", f"by {result.ended}"))
-    counts = ", ".join(f"{result.counts[s]} {s}" for s in STATES if result.counts.get(s))
-    rows.append(("trials", f"{sum(result.counts.values())} ({counts})"))
+    counts = ", ".join(f"{result.counts[s]:,} {s}" for s in STATES if result.counts.get(s))
+    rows.append(("trials", f"{sum(result.counts.values()):,} ({counts})"))
     for reason, n in list(result.reasons.items())[:4]:
-        rows.append(("", f"{n} x {reason}"))
-    strata = [f"{result.strata.get(s, 0)} {s}" for s in ("valid", "invalid", "unchecked")]
+        rows.append(("", f"{n:,} x {reason}"))
+    strata = [f"{result.strata.get(s, 0):,} {s}" for s in ("valid", "invalid", "unchecked")]
     rows.append(("reports", ", ".join(strata)))
     rows.append(
         (

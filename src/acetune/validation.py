@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 
 from acetune.core.errors import ReportCallError, ReportError
@@ -55,7 +56,9 @@ def split_metrics(
     if value is None:
         if name not in extras:
             got = f"got {sorted(extras)}" if extras else "got nothing"
-            raise ReportCallError(f"report the objective as report({name}=...), {got}")
+            near = difflib.get_close_matches(name, extras, n=1) or [*extras][: len(extras) == 1]
+            hint = f"; or did you mean objective={near[0]!r}?" if near else ""
+            raise ReportCallError(f"report the objective as report({name}=...), {got}{hint}")
         value = extras.pop(name)
     elif name in extras:
         raise ReportCallError(

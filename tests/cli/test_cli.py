@@ -51,6 +51,7 @@ def test_run_show_explain_and_resume(folder: Path) -> None:
     printed = acetune("run", "my-study.py", cwd=folder)
     assert "best feasible" in printed
     assert "acetune show my-study.db" in printed
+    assert "see it: acetune report my-study.db --open" in printed
 
     shown = json.loads(acetune("show", "my-study.db", "--json", cwd=folder))
     assert shown["outcome"] == "feasible"
@@ -86,7 +87,7 @@ def test_a_stopped_trial_is_explained_with_its_numbers(folder: Path) -> None:
 def test_nothing_feasible_is_said_with_the_nearest_miss(folder: Path) -> None:
     (folder / "my-study.py").write_text(STUDY_FILE.replace("LIMIT", "-1.0"))
     printed = acetune("run", "my-study.py", cwd=folder)
-    assert "none feasible" in printed
+    assert "none feasible" in printed and "best feasible" not in printed
     assert "nearest miss" in printed
     shown = json.loads(acetune("show", "my-study.db", "--json", cwd=folder))
     assert shown["best"] is None
@@ -146,6 +147,9 @@ def test_demo_ends_with_an_answer_and_what_to_try_next(tmp_path: Path) -> None:
     printed = acetune("demo", *options, cwd=tmp_path)
     assert "best feasible" in printed
     assert "acetune show d.db --json" in printed
+    assert "acetune report d.db --open" in printed and "acetune dashboard d.db" in printed
+    assert "best AUC whose equalised odds" in printed.splitlines()[1]
+    assert "groups of clients is at most 0.25. One feature" in printed.splitlines()[2]
     shown = json.loads(acetune("show", "d.db", "--json", cwd=tmp_path))
     assert shown["trials"]
     assert shown["ledger"]["checks"] > 0

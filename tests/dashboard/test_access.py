@@ -99,14 +99,25 @@ def test_no_path_leads_anywhere_else(client: httpx.Client, path: str) -> None:
 # -- other names for this machine -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9", "127.0.0.1:1234", "[::1]:80"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:9", "127.0.0.1:1234", "127.0.0.2", "[::1]", "[::1]:80"]
+)
 def test_names_of_this_machine_are_let_in(client: httpx.Client, host: str) -> None:
     assert client.get("/api/content", headers={"Host": host}).status_code == 200
 
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io:8765", "[::2]", "", "10.0.0.1"],
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.nip.io:8765",
+        "[::2]",
+        "[::1].evil.example",
+        "localhost:80@evil.example",
+        "",
+        "10.0.0.1",
+    ],
 )
 def test_a_name_that_was_made_to_lead_here_is_not(client: httpx.Client, host: str) -> None:
     answer = client.get("/api/content", headers={"Host": host})
@@ -151,6 +162,16 @@ def test_the_token_in_the_address_becomes_a_cookie(guarded: httpx.Client) -> Non
     assert "samesite=strict" in cookie
     assert guarded.get("/").status_code == 200  # by the cookie alone
     assert guarded.get("/api/content").status_code == 200
+
+
+@pytest.mark.parametrize("other", ['j={"a":1,"b":[2]}', "two words=1", "x=é", "=;;,", "lone"])
+def test_cookies_of_other_servers_are_no_hindrance(guarded: httpx.Client, other: str) -> None:
+    """A browser sends all that were set by this machine, whatever the port."""
+    guarded.cookies.clear()
+    own = guarded.get(f"/?token={TOKEN}").headers["set-cookie"].partition(";")[0]
+    guarded.cookies.clear()
+    headers = {b"Cookie": f"{other}; {own}".encode()}
+    assert guarded.get("/api/content", headers=headers).status_code == 200
 
 
 def test_the_redirect_never_leaves_the_server(guarded: httpx.Client) -> None:

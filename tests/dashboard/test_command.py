@@ -89,3 +89,14 @@ def test_without_its_packages_it_names_the_extra(finished: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
     assert "pip install 'acetune[dashboard]'" in done.stderr
+
+
+def test_it_starts_without_packages_of_other_verbs(finished: Path) -> None:
+    code = (
+        "import sys, acetune.cli; sys.argv = ['acetune', 'dashboard', '--help']\n"
+        "try: acetune.cli.main()\n"
+        "except SystemExit: import acetune.dashboard\n"
+        "print(sorted({'optuna', 'pandas', 'lightgbm', 'ray'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -18,6 +18,7 @@ from acetune import (
     Estimate,
     Hyperband,
     MedianStopping,
+    Trial,
 )
 from acetune.cli import app
 from acetune.core.errors import StudyError
@@ -25,7 +26,7 @@ from acetune.core.goals import Goals, Objective
 from acetune.core.measured import Costs
 from acetune.policies.base import Policy
 from acetune.report import StudyView
-from acetune.report.explanation import headline, why_unchecked
+from acetune.report.explanation import headline, telling, why_unchecked
 from acetune.report.figures import FIGURES, Digest
 from acetune.report.trial_detail import trial_detail
 from engines.helpers import by_hand, g_of, tune
@@ -114,6 +115,11 @@ def test_when_a_check_was_due(policy: Policy, when: str, study: Path) -> None:
     assert f"due {drawing.table.rows[0][0]}" in f"due {when}".replace("once, ", "")
 
 
+def test_a_trial_that_runs_has_no_reason_yet() -> None:
+    row = {"trial": 7, "state": "running", "reason": "", "params": "{}", "traceback": None}
+    assert headline(row, 1, {})[0] == "trial 7 running"
+
+
 def test_a_last_step_that_became_known_late_is_not_called_a_reason(study: Path) -> None:
     store = write(Written(GOALS, [[Attempt([(1.0, None)], None, "running", 0)]] * 2), study)
     with store.transaction():
@@ -147,6 +153,73 @@ def test_long_trials_are_thinned_and_said_to_be(study: Path) -> None:
     assert len(steps) < 110 and steps == sorted(set(steps))
     assert {1, 502, 1000} <= set(steps) and table["rows"][-1][-1] == "stop"
     assert table["note"].startswith(f"{len(steps)} of its 1000 reports")
+
+
+@pytest.fixture
+def long(study: Path) -> Path:
+    """A trial of 84 steps whose only valid checkpoint is at step 15."""
+    reports: list[tuple[float, Any]] = [(float(n), None) for n in range(84)]
+    reports[13] = (50.0, {"g": Estimate(0.9)})
+    reports[14] = (60.0, {"g": Estimate(0.1)})
+    reports[40] = (70.0, {"g": Estimate(0.7)})
+    store = write(Written(GOALS, [[Attempt(reports, None, "stopped", 0)]]), study)
+    with store.transaction():
+        store.set_plan(1, 1, 90, 1, None)
+    store.close()
+    return study
+
+
+def explained(study: Path, *more: str) -> list[str]:
+    run = CliRunner().invoke(app, ["explain", str(study), "1", *more], env={"COLUMNS": "200"})
+    assert run.exit_code == 0, run.output
+    return run.output.splitlines()
+
+
+def test_the_answer_is_never_left_out(long: Path) -> None:
+    lines = explained(long)
+
+    assert lines[0] == "it holds the answer: step 15 of 90"
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if "│" in line]
+    steps = [row[0] for row in cells]
+    # the first two, those before and at the only valid one, the last invalid one, the last three
+    dots = "..."
+    assert steps == ["1", "2", dots, "14", "* 15", dots, "41", dots, "82", "83", "84"]
+    assert cells[4][2:4] == ["valid", "g 0.1"] and cells[-1][-1] == "stop"
+    assert "* the answer" in lines and "76 of 84 rows left out: --all shows them" in lines
+    everything = explained(long, "--all")
+    assert len([line for line in everything if "│" in line]) == 84
+    assert not [line for line in everything if "left out" in line]
+
+
+def test_few_reports_are_all_shown(study: Path) -> None:
+    reports: list[tuple[float, Any]] = [(float(n), None) for n in range(30)]
+    write(Written(GOALS, [[Attempt(reports, None, "finished", 0)]]), study).close()
+    lines = explained(study)
+    assert len([line for line in lines if "│" in line]) == 30
+    assert not [line for line in lines if "left out" in line or "the answer" in line]
+
+
+def test_no_dots_in_place_of_a_single_report() -> None:
+    rows = [
+        {"kind": "step", "step": n, "checked_step": None, "decision": "continue",
+         "stratum": "valid" if n == 4 else "unchecked"} for n in range(1, 50)
+    ]  # fmt: skip
+    assert telling(rows) == [0, 1, 2, 3, 46, 47, 48]
+
+
+def test_a_trial_that_reported_nothing_has_no_table_and_the_users_frames_alone(
+    study: Path,
+) -> None:
+    def train(trial: Trial) -> None:
+        raise ValueError("nothing here")
+
+    tune(train, study)
+    lines = explained(study)
+    text = "\n".join(lines)
+    assert "it reported nothing" in lines and "┃" not in text and "its reports" not in text
+    assert lines[0] == "trial 1 failed: ValueError: nothing here"
+    assert 'test_explanation.py", line' in text and 'raise ValueError("nothing here")' in text
+    assert "worker.py" not in text and "_train_from" not in text
 
 
 def test_attempts_names_hardware_and_tracebacks(study: Path) -> None:

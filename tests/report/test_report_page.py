@@ -12,8 +12,10 @@ from playwright.sync_api import Browser, expect
 
 import acetune
 from acetune.cli.show import to_json
+from acetune.core.goals import Constraint, Estimate, Goals, Objective
 from acetune.report.html import write_report
 from browser import Watched, opened
+from report.written import Attempt, Written, write
 from synthetic_study import make_study
 
 WIDER = "place => place.scrollWidth - place.clientWidth"
@@ -212,9 +214,9 @@ def test_a_miss_says_what_it_counts_as(browser: Browser, finished: Path, report:
     with opened(browser, report, scripts=False) as watched:
         misses = watched.page.locator("#answer tr:has(.bad):has-text('counts as')")
         for text in misses.all_inner_texts():
-            value, stderr, counts = map(
-                float, re.search(r"([\d.]+) ± ([\d.]+)\s+counts as ([\d.]+)", text).groups()
-            )  # fmt: skip
+            found = re.search(r"([\d.]+) ± ([\d.]+)\s+counts as ([\d.]+)", text)
+            assert found is not None, text
+            value, stderr, counts = map(float, found.groups())
             assert counts == pytest.approx(value + stderr, rel=0.01)
             assert counts > constraint.limit
         assert misses.count() > 0
@@ -275,3 +277,37 @@ def test_other_studies(browser: Browser, tmp_path: Path, options: dict[str, Any]
     assert json.loads(content)["answer"]["outcome"] == (
         "none feasible" if "feasible" in options else "feasible"
     )
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e300])
+def test_odd_numbers_and_long_names(browser: Browser, tmp_path: Path, size: float) -> None:
+    name = "\N{ARABIC LETTER AIN}" * 5_000 + "\N{RIGHT-TO-LEFT OVERRIDE}"
+    goals = Goals(Objective("loss" * 2_000, "min"), (Constraint(name, upper=size),))
+    trials = [
+        [
+            Attempt(
+                [(place * size, {name: Estimate(place * size / 4, size / 50)})], None, "failed", 0
+            )
+        ]
+        for place in range(8)
+    ]
+    study = tmp_path / "study.db"
+    write(Written(goals, trials), study).close()
+    for width in (1200, 390):
+        with opened(browser, write_report(study, tmp_path / "odd.html"), width=width) as watched:
+            watched.see_everything()
+            watched.page.locator("#trial-table [data-trial]").first.click()
+            expect(watched.page.locator("dialog")).to_be_visible()
+            assert watched.complaints == []
+            assert watched.page.evaluate(OVERFLOW) <= 0
+            assert watched.page.locator("#trial-table .frame").evaluate(WIDER) <= 0
+
+
+def test_a_study_without_a_report(browser: Browser, tmp_path: Path) -> None:
+    goals = Goals(Objective("auc", "max"), (Constraint("gap", upper=0.1),))
+    study = tmp_path / "study.db"
+    write(Written(goals, []), study).close()
+    with opened(browser, write_report(study, tmp_path / "empty.html")) as watched:
+        watched.see_everything()
+        expect(watched.page.locator("#answer")).to_contain_text("Nothing was reported")
+        assert watched.complaints == []

@@ -51,8 +51,16 @@ CASES: dict[str, tuple[Callable[[], dict[str, Any]], type[Exception], str]] = {
         SpaceError,
         "lower bound 2 is above the upper bound 1; swap them",
     ),
-    "bound NaN": (lambda: {"space": {"x": acetune.uniform(0, math.nan)}}, SpaceError, "0 and nan"),
-    "log of 0": (lambda: {"space": {"x": acetune.loguniform(0, 1)}}, SpaceError, "above 0, got 0"),
+    "bound NaN": (
+        lambda: {"space": {"x": acetune.uniform(0, math.nan)}},
+        SpaceError,
+        r"uniform\(0, nan\).*nan",
+    ),
+    "log of 0": (
+        lambda: {"space": {"x": acetune.loguniform(0, 1)}},
+        SpaceError,
+        r"^loguniform\(0, 1\): .*above 0, got 0; take a small one, or uniform\(0, 1\)",
+    ),
     "log of integers from 0": (
         lambda: {"space": {"x": acetune.lograndint(0, 9)}},
         SpaceError,
@@ -61,7 +69,7 @@ CASES: dict[str, tuple[Callable[[], dict[str, Any]], type[Exception], str]] = {
     "half an integer": (
         lambda: {"space": {"x": acetune.randint(0.5, 2)}},  # type: ignore[arg-type]
         SpaceError,
-        "whole numbers, got 0.5",
+        r"^randint\(0.5, 2\): bounds must be whole numbers",
     ),
     "no options": (lambda: {"space": {"x": acetune.choice([])}}, SpaceError, "at least one.*none"),
     "options as text": (
@@ -96,7 +104,29 @@ CASES: dict[str, tuple[Callable[[], dict[str, Any]], type[Exception], str]] = {
     ),
     "points for an object": (lambda: {"points": [{"x": 1}]}, GoalError, r"constructor.*'x': 1"),
     # the goals
-    "mode misspelt": (lambda: {"mode": "maximise"}, GoalError, "'min' or 'max', got 'maximise'"),
+    "mode misspelt": (
+        lambda: {"mode": "maximise"},
+        GoalError,
+        "got 'maximise'; did you mean 'max'",
+    ),
+    "mode of another tuner": (
+        lambda: {"mode": "minimize"},
+        GoalError,
+        "'min' or 'max', got 'minimize'; did you mean 'min'",
+    ),
+    "trials of another tuner": (
+        lambda: {"n_trials": 3},
+        TypeError,
+        r"tune\(\) got .*'n_trials'; did you mean max_trials=100",
+    ),
+    "trials alone": (lambda: {"trials": 3}, TypeError, "'trials'; did you mean max_trials="),
+    "direction": (lambda: {"direction": "max"}, TypeError, "'direction'; did you mean mode="),
+    "misspelt": (lambda: {"confirm_tob": 3}, TypeError, "did you mean 'confirm_top'"),
+    "max of a constraint": (
+        lambda: {"constraints": [Constraint("g", max=1)]},  # type: ignore[call-arg]
+        TypeError,
+        r"^Constraint\(\) got .*'max'; did you mean upper=0.1",
+    ),
     "no objective": (lambda: {"objective": ""}, GoalError, "name of a metric, got ''"),
     "objective as function": (
         lambda: {"objective": max},

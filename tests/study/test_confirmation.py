@@ -68,7 +68,44 @@ def test_all_fail(study: Path) -> None:
 
     assert result.best is not None and (result.best.trial, result.best.status) == (2, "failed")
     assert uses(study) == [(2, "failed"), (3, "failed"), (1, "failed")]
-    assert "failed: breaks a limit on fresh data: g 2.5" in str(result)
+    text = str(result)
+    first = "no model can be recommended: all 3 candidates broke a limit on fresh data. "
+    first += "The best had g 2.5 there (limit <= 2; 1 where it was chosen)"
+    assert text.startswith(f"answer         {first}\n")  # before any value of the search
+    assert "best feasible" not in text
+    # without a standard error a margin has no effect
+    assert "a stricter limit of g; or judge more candidates, confirm_top=7 (now 3)" in text
+    assert "broke a limit on fresh data: g 2.5 (limit <= 2; 1 where it was chosen)" in text
+
+
+def test_a_margin_is_named_where_it_has_an_effect(study: Path) -> None:
+    limit = Constraint("g", upper=2, margin_se=1, check=lambda model: Estimate(1.0, 0.5))
+    result = run(study, lambda model: {"g": 2.5}, top=1, constraints=[limit])
+
+    assert "the candidate that was judged broke a limit on fresh data. It had g" in str(result)
+    assert "in a new study: margin_se=2 for g;" in str(result)
+
+
+@pytest.mark.parametrize(
+    ("fresh", "words"),
+    [
+        ({"loss": 1.25, "g": 1.0}, "; expect loss about 1.25: 0.25 more than where it was chosen"),
+        ({"loss": 1.0001, "g": 1.0}, None),
+        ({"loss": 0.5, "g": 1.0}, None),
+        ({"loss": Estimate(1.25, 0.2), "g": 1.0}, None),  # that may be chance
+        ({"g": 1.0}, "; loss was not measured on fresh data"),
+    ],
+)
+def test_what_became_of_the_objective_is_said(
+    study: Path, fresh: dict[str, Any], words: str | None
+) -> None:
+    text = str(run(study, lambda model: fresh, top=1))
+
+    assert "confirmed on fresh data: " in text
+    if words is not None:
+        assert words in text
+    else:
+        assert "expect" not in text and "not measured" not in text
 
 
 def dies(model: object) -> dict[str, Any]:
@@ -84,7 +121,7 @@ def raises(model: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("confirm", "error"),
     [
-        (raises, "FileNotFoundError: fresh.csv"),
+        (raises, "FileNotFoundError: fresh.csv (line "),  # and where
         (dies, "worker process exited with status 7"),
         (lambda model: {"loss": 1.0}, "confirm returned no 'g'; it must return every constraint"),
         (lambda model: {"g": math.nan}, "confirmed 'g' is nan"),

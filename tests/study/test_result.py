@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import sqlite3
 import time
 from pathlib import Path
 
@@ -65,7 +67,9 @@ def test_none_feasible_is_an_answer_with_the_nearest_miss(study: Path) -> None:
     with pytest.raises(ReportError, match="no model was kept of trial 2 step 2"):
         miss.load()
     text = str(result)
-    assert "none feasible" in text and "nearest miss" in text and "g 2.5 (limit <= 2)" in text
+    assert "none feasible  none of the 4 checkpoints that were checked qualifies" in text
+    assert "nearest miss" in text and "g 2.5 (limit <= 2)" in text and "step 2 of 2" in text
+    assert "is the limit right" not in text  # it is near
 
 
 def test_nothing_reported_is_an_answer_too(study: Path) -> None:
@@ -114,7 +118,88 @@ def test_the_distance_to_the_limit_is_told_in_standard_errors(study: Path) -> No
     result = tune(train, study, constraints=[constraint], policy=EVERY_STEP)
 
     assert result.best is not None and result.best.constraints == {"g": Estimate(0.20, 0.02)}
-    assert "unconfirmed: g is 2.5 standard errors from its limit" in str(result)
+    text = str(result)
+    assert "unconfirmed: nothing was measured on fresh data" in text
+    assert "; g is 2.5 standard errors below its limit" in text
+
+
+@pytest.mark.parametrize(
+    ("constraint", "words"),
+    [
+        (Constraint("kb", upper=64), "kb is 4.5 below its limit (7%)"),
+        (Constraint("kb", lower=59.5), "kb is at its limit"),
+        (Constraint("kb", lower=0), "kb is 60 above its limit\n"),
+    ],
+)
+def test_an_exact_value_has_a_distance_and_no_standard_error(
+    study: Path, constraint: Constraint, words: str
+) -> None:
+    result = tune(
+        lambda trial: trial.report(1.0, constraints={"kb": lambda: 59.5}),
+        study,
+        constraints=[constraint],
+        policy=EVERY_STEP,
+    )
+    assert words in str(result) and "standard error" not in str(result)
+
+
+def test_parameters_come_with_the_step_to_stop_at(table_result: StudyResult) -> None:
+    assert table_result.best is not None and table_result.best.total_steps == 3
+    text = str(table_result)
+    assert "g 2 (limit <= 2); trial 1, step 2 of 3\n" in text
+    assert "x=0; stop at step 2 of 3, or use the model that was kept\n" in text
+
+
+def test_the_last_step_needs_no_such_word(study: Path) -> None:
+    result = run(study, [[(9.0, 1.0), (5.0, 2.0)]])
+    assert "parameters     x=0\n" in str(result) and "step 2 of 2" in str(result)
+
+
+def test_large_numbers_have_their_digits(study: Path) -> None:
+    limit = Constraint("bytes", upper=60_000)
+    result = tune(
+        lambda trial: trial.report(1234567.0, constraints={"bytes": lambda: 40171}),
+        study,
+        constraints=[limit],
+        policy=EVERY_STEP,
+    )
+    assert "loss 1,234,567, bytes 40,171 (limit <= 60,000)" in str(result)
+    assert str(result.what_if(bytes=50_000)).startswith("bytes at 50,000: 1,234,567 (trial 1")
+
+
+# -- why there is no answer ----------------------------------------------------------------------
+
+
+def test_objectives_that_are_no_numbers_are_why_nothing_was_checked(study: Path) -> None:
+    result = run(study, [[(math.nan, 1.0)] * 3] * 2, GATED)
+    assert result.ledger.checks == 0 and result.finite_reports == 0
+    words = "nothing could be checked: loss was not a finite number in any of 6 reports"
+    assert words in str(result)
+
+
+def test_a_limit_far_away_is_asked_about(study: Path) -> None:
+    result = run(study, [[(1.0, 90.0), (1.0, 30.0)], [(5.0, 25.0), (4.0, 25.0)]])
+    text = str(result)
+    assert "the nearest is far away, with g 25 (limit <= 2): is the limit right?" in text
+    assert "ace-beta1" not in text  # everything was checked
+
+
+def test_where_few_reports_were_checked_a_policy_is_named(study: Path) -> None:
+    table = [[(1.0, 90.0)] * 4, [(5.0, 25.0)] * 4]
+    result = tune(by_hand(table), study, xs=[1, 2], policy=NoStopping(), constraints=[LIMIT])
+    assert result.ledger.checks == 2
+    text = str(result)
+    assert "none of the 2 checkpoints that were checked qualifies; 8 were reported" in text
+    assert "policy='ace-beta1' (check at every step)" in text
+
+
+def test_while_it_runs_nothing_is_lost(study: Path) -> None:
+    result = run(study, [[(1.0, 90.0), (1.0, 30.0)]])
+    with contextlib.closing(sqlite3.connect(study)) as db, db:
+        db.execute("UPDATE sessions SET ended = NULL")
+    text = str(acetune.load(study))
+    assert "none feasible  none yet: 2 checks made so far, in 2 reports" in text
+    assert "none yet" not in str(result)
 
 
 # -- the table of trials -------------------------------------------------------------------------
@@ -132,6 +217,8 @@ def test_the_table_of_trials(table_result: StudyResult) -> None:
     assert math.isnan(frame["best_valid_objective"][3])
     assert list(frame["least_violation"]) == [0.0, 0.0, 0.25]
     assert list(frame["param.x"]) == [0.0, 1.0, 2.0]
+    # of the best valid checkpoint, and of the nearest miss of trial 3
+    assert list(frame["constraint.g"]) == [2.0, 1.0, 2.5] and list(frame["stderr.g"]) == [0.0] * 3
     assert list(frame["training_s"]) == [6.0] * 3
 
 
@@ -236,7 +323,7 @@ def test_what_if_says_how_much_it_does_not_know(study: Path) -> None:
     assert same.best is not None and same.best.value == 5.0 and same.unchecked_better == 0
     tighter = result.what_if(g=0.7)
     assert tighter.best is None and tighter.unchecked_better == 2
-    assert "lower bound: 2 better checkpoints unchecked" in str(tighter)
+    assert "perhaps better: 2 checkpoints were never checked" in str(tighter)
     assert "nothing recorded qualifies" in str(tighter)
 
 

@@ -22,11 +22,13 @@ from acetune.core.errors import (
     AcetuneError,
     GoalError,
     StudyChangedError,
+    StudyError,
     StudyFileError,
     StudyLockedError,
 )
 from acetune.study import CodeChangedWarning
 from engines.helpers import (
+    Events,
     append_line,
     read_lines,
     report_rows,
@@ -343,6 +345,65 @@ def test_a_changed_study_is_refused(copy: Path, change: str) -> None:
     assert "To begin a new study give another file, study=..." in str(caught.value)
     assert ("what_if" in str(caught.value)) == (change == "constraints")  # other limits alone
     assert copy.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"constraints": [Constraint("g", upper=3, check=int)]},
+            "  g: limit was <= 2.0, now <= 3.0",
+        ),
+        (
+            {"constraints": [Constraint("g", lower=2, check=int)]},
+            "  g: limit was <= 2.0, now >= 2.0",
+        ),
+        (
+            {"constraints": [Constraint("g", upper=2, margin_se=1, check=int)]},
+            "  g: margin_se was 0.0, now 1.0",
+        ),
+        ({"constraints": [Constraint("h", upper=2, check=int)]}, "  g is gone\n  h is new"),
+        ({"mode": "max"}, "  mode was 'min', now 'max'"),
+        ({"policy": ACE(truncation=0.5)}, "  truncation was 0.25, now 0.5"),
+        (
+            {"space": {"x": acetune.loguniform(1, 9)}},
+            "  x was uniform(-1000.0, 1000.0), now loguniform(1.0, 9.0)",
+        ),
+    ],
+)
+def test_what_has_changed_is_named(copy: Path, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(StudyChangedError) as caught:
+        tune(train, copy, xs=range(40), **({"constraints": [CHECK]} | options))
+    assert f":\n{words}\n" in str(caught.value) and "{" not in str(caught.value)
+
+
+def test_a_mistake_before_the_first_report_does_not_lock_the_file(study: Path) -> None:
+    with pytest.raises(StudyError, match=r"did you mean objective='loss'"):
+        tune(lambda trial: trial.report(loss=1.0), study, objective="los")
+    events = Events()
+    result = tune(train, study, xs=range(2), max_trials=2, callbacks=[events])
+    assert result.goals.objective.name == "loss" and states(study) == ["finished"] * 2
+    assert [note for note in events.notices if "the study is begun anew" in note]
+
+
+def test_trials_of_a_training_function_that_never_worked_do_not_count(study: Path) -> None:
+    def crash(trial: Trial) -> None:
+        raise ImportError("no such thing")
+
+    with pytest.raises(StudyError, match="3 trials failed one after another"):
+        tune(crash, study, xs=range(4), max_trials=3, max_failures=3)
+    assert tune(train, study, xs=range(3), max_trials=3).counts == {"finished": 3}
+
+
+def test_a_failed_trial_counts_where_others_have_reported(study: Path) -> None:
+    def crash_once(trial: Trial) -> None:
+        if trial.number == 2:
+            raise ImportError("no such thing")
+        train(trial)
+
+    for _ in range(2):
+        result = tune(crash_once, study, xs=range(3), max_trials=3)
+        assert result.counts == {"finished": 2, "failed": 1}
 
 
 @pytest.mark.parametrize("name", ["g", "p95 ms"])

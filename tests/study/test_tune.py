@@ -671,7 +671,7 @@ def test_progress_where_there_is_no_terminal(
     assert out == "" and "\x1b" not in err
     lines = err.splitlines()
     assert all(line.startswith("acetune: ") for line in lines)
-    assert [line for line in lines if "goes on after 1 trials" in line]
+    assert [line for line in lines if "goes on after 1 trial and" in line]
     assert "trials 2 finished" in lines[-1] and "best loss 1, g 1 (trial 2 step 1)" in lines[-1]
 
 

@@ -38,14 +38,14 @@ def demo(
     console = Console()
     lightgbm()  # say at once if it is missing
     task = made_credit() if data is None else read_credit(data)
-    console.print(
+    for text in (
         f"Credit default: {len(task.train_rows.y)} clients to train, {len(task.select_rows.y)} to "
-        f"select by, {len(task.confirm_rows.y)} to confirm on.\n"
-        f"Wanted: the LightGBM with the best AUC whose equalised odds difference (EOD) between two "
-        f"groups\nof clients is at most {limit:g}. One feature tells more about one group: good "
+        f"select by, {len(task.confirm_rows.y)} to confirm on.",
+        "Wanted: the LightGBM with the best AUC whose equalised odds difference (EOD) between two "
+        f"groups of clients is at most {limit:g}. One feature tells more about one group: good "
         "models are easily unfair.",
-        highlight=False,
-    )
+    ):
+        console.print(text, highlight=False)  # wraps where the terminal ends
     if study.exists():
         console.print(
             f"{study} exists: going on with it; to start anew: rm -r {study}*", highlight=False
@@ -89,6 +89,8 @@ def next_steps(result: StudyResult, study: Path, limit: float) -> list[str]:
     stopped = result.trials.query("state == 'stopped'")
     if len(stopped):
         lines.append(f"  why a trial was stopped:   acetune explain {study} {stopped.index[-1]}")
+    lines.append(f"  the report in a browser:   acetune report {study} --open")
+    lines.append(f"  the same, live:            acetune dashboard {study}  (while a study runs)")
     lines.append(f"  the same as data:          acetune show {study} --json")
     lines.append("  without early stopping:    acetune demo --policy none --study none.db")
     return lines

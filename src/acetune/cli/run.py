@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib.util
 import inspect
 import json
@@ -17,9 +16,10 @@ import typer
 from rich.console import Console
 
 from acetune.core.errors import AcetuneError, GoalError, StudyError
+from acetune.core.suggestions import suggestion
 from acetune.display import summary
 from acetune.result import StudyResult, reading
-from acetune.study import tune
+from acetune.study import OTHER_NAMES, tune
 from acetune.summary import shown
 
 _EXAMPLES = {
@@ -155,8 +155,7 @@ def load_file(path: Path) -> tuple[Any, dict[str, Any]]:
     known = [parameter.name for parameter in parameters]
     for name in module.STUDY:
         if name not in known:
-            near = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; tune() has {', '.join(known)}"
+            hint = suggestion(str(name), known, OTHER_NAMES) or f"; tune() has {', '.join(known)}"
             raise GoalError(f"STUDY in {path} has an unknown key {name!r}{hint}")
     for parameter in parameters:
         name = parameter.name
@@ -169,6 +168,11 @@ def _finish(result: StudyResult) -> None:
     console = Console()
     console.print(summary(result))
     if result.interrupted:
-        console.print(f"interrupted; go on with: acetune resume {shown(result.study)}")
+        text = f"interrupted; go on with: acetune resume {shown(result.study)}"
+        console.print(text, highlight=False, soft_wrap=True)
         raise typer.Exit(130)
-    console.print(f"look closer: acetune show {shown(result.study)}", highlight=False)
+    study = shown(result.study)
+    console.print(f"see it: acetune report {study} --open", highlight=False, soft_wrap=True)
+    console.print(
+        f"again, or as data: acetune show {study} [--json]", highlight=False, markup=False
+    )

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, SupportsFloat, TypeAlias
 
 from acetune.core import words
 from acetune.core.errors import GoalError, ReportError
+from acetune.core.suggestions import suggesting
 
 Mode: TypeAlias = Literal["min", "max"]
 
@@ -81,7 +82,9 @@ class Objective:
         if not isinstance(self.name, str) or not self.name:
             raise GoalError(f"objective must be the name of a metric, got {self.name!r}")
         if self.mode not in ("min", "max"):
-            raise GoalError(f"mode must be 'min' or 'max', got {self.mode!r}")
+            hint = {"mi": "; did you mean 'min'?", "ma": "; did you mean 'max'?"}
+            near = hint.get(str(self.mode)[:2].lower(), "")
+            raise GoalError(f"mode must be 'min' or 'max', got {self.mode!r}{near}")
 
     def loss(self, value: float) -> float:
         """``value`` with its sign such that smaller is better; infinity if it is not finite."""
@@ -226,6 +229,12 @@ class Constraint:
         """The constraint as people write it, ``eod <= 0.25``, with its margin if it has one."""
         margin = f" with a margin of {self.margin_se:g} s.e." if self.margin_se else ""
         return f"{self.name} {self.sense} {words.number(self.limit, 6)}{margin}"
+
+
+_OTHER_NAMES = dict.fromkeys(("max", "maximum", "le", "limit", "threshold"), "upper=0.1")
+_OTHER_NAMES |= dict.fromkeys(("min", "minimum", "ge"), "lower=0.1")
+_OTHER_NAMES |= dict.fromkeys(("function", "fn", "func", "metric"), "check=...")
+Constraint.__init__ = suggesting(_OTHER_NAMES)(Constraint.__init__)  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True, slots=True)

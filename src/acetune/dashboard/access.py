@@ -12,18 +12,18 @@ import hmac
 import ipaddress
 import re
 import secrets
-from collections.abc import Iterable, Mapping
-from http.cookies import CookieError, SimpleCookie
+from collections.abc import Mapping
 from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from acetune.core.errors import GoalError
 
-_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _METHODS = ("GET", "HEAD")
+_HOST = re.compile(r"(?:\[([0-9a-f:]+)\]|([0-9a-z.-]+))(?::[0-9]*)?")
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]+")
 
 # plotly.js makes an empty style element and adds its rules to it by code: the hash is that of "".
@@ -86,7 +86,7 @@ class Guard:
     def __init__(self, app: ASGIApp, *, host: str, token: str | None, cookie: str) -> None:
         self._app, self._token, self._cookie = app, token, cookie
         # on another address the names are not known here, and the token does the same
-        self._names = _LOOPBACK_NAMES if is_loopback(host) else None
+        self._only_loopback = is_loopback(host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it here."""
@@ -107,7 +107,7 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
-        if self._names is not None and _host_name(headers.get("host", "")) not in self._names:
+        if self._only_loopback and not is_loopback(_host_name(headers.get("host", ""))):
             return PlainTextResponse(
                 "This page is for the machine it runs on; open it as http://localhost, "
                 "or through a tunnel that ends there.\n",
@@ -132,7 +132,8 @@ class Guard:
             return welcome
         kind, _, bearer = headers.get("authorization", "").partition(" ")
         carried = [bearer.strip()] if kind.lower() == "bearer" else []
-        carried += _cookies(headers.get("cookie", ""), self._cookie)
+        # leniently: other servers of the same name have cookies too, of any form
+        carried.append(cookie_parser(headers.get("cookie", "")).get(self._cookie, ""))
         if any(_same(one, token) for one in carried):
             return None
         refused = PlainTextResponse(
@@ -150,16 +151,11 @@ def _same(given: str, token: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode())
 
 
-def _cookies(header: str, name: str) -> Iterable[str]:
-    try:
-        found = SimpleCookie(header).get(name)
-    except CookieError:
-        return []
-    return [] if found is None else [found.value]
-
-
 def _host_name(host: str) -> str:
-    """The name in a Host header, without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].lower()
+    """The name in a Host header, without its port; nothing where it is not a name and a port.
+
+    >>> _host_name("LocalHost:80"), _host_name("[::1]:80"), _host_name("[::1].example")
+    ('localhost', '::1', '')
+    """
+    found = _HOST.fullmatch(host.lower())
+    return (found[1] or found[2]) if found else ""

@@ -5,27 +5,30 @@ from __future__ import annotations
 from acetune.checking import RaisedCheck
 from acetune.core.errors import StudyError
 from acetune.core.goals import FailedCheck
+from acetune.core.words import parameters
 from acetune.link import Report
 from acetune.store import Store
 from acetune.study_trial import StudyTrial
 from acetune.summary import shown
 
+_LONGEST = 60  # characters of the parameters of a trial that are shown
+
 
 class BrokenChecks:
-    """Ends a study in which no check has ever given a number and those of many trials raised.
+    """Ends a study in which no check has given a number yet and those of many trials raised.
 
     A checkpoint whose check fails counts as invalid, and one bad configuration may well break a
     check. But where the checks of ``most`` trials have raised and in the whole study, earlier
-    sessions included, no report has all its constraints measured, the check itself is wrong:
-    training on would find nothing. Checks that return NaN or infinity do not count, because a poor
-    model may earn them; nor do timeouts, which fail their trials.
+    sessions included, no report has all its constraints measured, the check itself is most likely
+    wrong: training on would find nothing. Checks that return NaN or infinity do not count, because
+    a poor model may earn them; nor do timeouts, which fail their trials.
     """
 
     def __init__(self, store: Store, most: int) -> None:
         self._path, self._most = store.path, most
         worked = store.rows("SELECT 1 FROM reports WHERE violation < 9e999 LIMIT 1")
         self._worked = bool(worked)
-        self._raised: dict[int, tuple[str, str]] = {}  # the first of each trial
+        self._raised: dict[int, tuple[str, str, str]] = {}  # the first of each trial
 
     def look(self, trial: StudyTrial, report: Report) -> None:
         """Take note of what a report measured."""
@@ -37,14 +40,21 @@ class BrokenChecks:
             return
         name, first = failed[0]  # the others were not evaluated
         if isinstance(first, RaisedCheck):
-            self._raised.setdefault(trial.number, (name, first.error))
+            params = parameters(trial.params)
+            self._raised.setdefault(trial.number, (name, first.error, params))
         if len(self._raised) < self._most:
             return
-        number, (name, error) = next(iter(self._raised.items()))
+        number, (name, error, _) = next(iter(self._raised.items()))
+        many, file = len(self._raised), shown(self._path)
+        where = "the one trial" if many == 1 else f"all {many} trials"
+        tried = {n: params for n, (*_, params) in self._raised.items() if len(params) <= _LONGEST}
+        listed = "; ".join(f"trial {n}: {params}" for n, params in tried.items())
         raise StudyError(
-            f"the check of {name!r} has never worked, so nothing can qualify and the study was "
-            f"ended after checks in {len(self._raised)} trials failed; in trial {number}, with:\n"
-            f"{error}\nMend the check and make the same call again, best after deleting this study "
-            f"(rm -r {shown(self._path)}*): its trials were trained, but never checked. "
-            f"Look closer:  acetune explain {shown(self._path)} {number}"
+            f"the check of {name!r} failed in {where} that it was called in so far, and the study "
+            f"was ended; in trial {number}, with:\n{error}\n"
+            + (f"The parameters were:  {listed}\n" if tried else "")
+            + f"Mend the check and make the same call again, best after deleting this study "
+            f"(rm -r {file}*): its trials were trained, but never checked. If it fails for such "
+            f"configurations only, go on with max_failures={4 * self._most}. "
+            f"Look closer:  acetune explain {file} {number}"
         )

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from acetune.artifacts import load_model
-from acetune.checking import evaluate
+from acetune.checking import evaluate, place_of
 from acetune.core.errors import ReportCallError, TrialStopped
 from acetune.engines.messages import (
     Checking,
@@ -141,7 +141,7 @@ class Worker:
                 place.expect(constraint.check for constraint in self._work.goals.constraints)
                 return self._evaluate_model(load_model(folder), task.confirm)
         except Exception as error:
-            return Evaluated({}, {}, f"{type(error).__name__}: {error}")
+            return Evaluated({}, {}, f"{type(error).__name__}: {error}{place_of(error)}")
 
     def _evaluate_model(self, model: object, confirm: bool) -> Evaluated:
         if confirm:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import json
 from collections import Counter
 from typing import Any
 
@@ -10,18 +10,21 @@ import numpy as np
 
 from acetune import queries
 from acetune.found import FailureOfCheck, FoundCheckpoint, Ledger
+from acetune.report.answer_words import sentence, words_of_answer
 from acetune.report.checkpoints import (
     as_json,
     best_of_all,
+    better_misses,
+    checkpoint,
     losses,
     nearest_misses,
     unchecked_losses,
     valid_checkpoints,
 )
-from acetune.report.columns import INVALID, STEP, STRATA, VALID
+from acetune.report.columns import INVALID, STEP, STRATA, UNCHECKED, VALID
 from acetune.report.view import StudyView
 from acetune.result import StudyResult
-from acetune.summary import describe_checkpoint, nothing_feasible, trust_in_best
+from acetune.trust import after_failed_confirmation, trust_in_best
 
 _SHOWN = 5
 
@@ -105,20 +108,38 @@ def _failed_check(view: StudyView) -> FailureOfCheck | None:
 
 
 def answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
-    """The answer as plain data: what was found, how far to trust it, what came near."""
-    of_all = best_of_all(view)
-    missing = unchecked_better(view, result.best)
+    """The answer as plain data: what was found, how far to trust it, what came near.
+
+    ``recommended`` is false where nothing qualified and where fresh data spoke against all that
+    was judged; then ``next`` says what may help. ``later`` counts the later checkpoints of the
+    answer's attempt that were checked, and those of them that qualify. ``nearest_misses`` are,
+    beside an answer, those that are better and break a limit; without one the nearest of all.
+    ``load`` is how Python gets the kept model.
+    """
+    best, of_all = result.best, best_of_all(view)
+    missing = unchecked_better(view, best)
+    if best is None:
+        misses = nearest_misses(view, _SHOWN)
+    else:
+        misses = [checkpoint(view, row) for row in better_misses(view, best.value, _SHOWN)]
+    failed = best is not None and best.status == "failed"
+    kept = best is not None and best.checkpoint is not None
+    name = json.dumps(view.path.name, ensure_ascii=False)
     return {
         "outcome": result.outcome,
-        "best": as_json(view, result.best),
+        "recommended": best is not None and not failed,
+        "best": as_json(view, best),
+        "later": later_checks(view, best),
+        "load": f"acetune.load({name}).best.load()" if kept else None,
         "trust": trust_in_best(result),
+        "next": sentence(after_failed_confirmation(result)) if failed else None,
         "best_of_all": None
         if of_all is None
         else {**(as_json(view, of_all[0]) or {}), "stratum": of_all[1]},
         "candidates": [as_json(view, found) for found in result.candidates[:_SHOWN]],
-        "nearest_misses": [as_json(view, found) for found in nearest_misses(view, _SHOWN)],
+        "nearest_misses": [as_json(view, found) for found in misses],
         "unchecked_better": missing,
-        "words": _words(view, result, of_all, missing),
+        "words": words_of_answer(result, of_all, missing, running=view.running),
     }
 
 
@@ -131,42 +152,12 @@ def unchecked_better(view: StudyView, best: FoundCheckpoint | None) -> int:
     return int(np.searchsorted(unchecked, loss)[0])
 
 
-def _words(
-    view: StudyView,
-    result: StudyResult,
-    of_all: tuple[FoundCheckpoint, str] | None,
-    missing: int,
-) -> str:
-    """The answer in a few plain sentences."""
-    goals, best = view.goals, result.best
+def later_checks(view: StudyView, best: FoundCheckpoint | None) -> dict[str, int] | None:
+    """How many later checkpoints of the same attempt were checked, and how many qualify."""
     if best is None:
-        if not len(view.reports):
-            return "Nothing has been reported yet." if view.running else "Nothing was reported."
-        text = _sentence(nothing_feasible(result))
-        if result.nearest_miss is not None:
-            text += f" Nearest came {describe_checkpoint(goals, result.nearest_miss)}."
-        return text
-    what = "The best checkpoint that qualifies" if goals.constraints else "The best checkpoint"
-    if best.status == "failed":
-        what = "The best checkpoint of the search broke a limit on fresh data"
-    text = f"{what}: {describe_checkpoint(goals, best)}."
-    if not goals.constraints or of_all is None:
-        return text
-    other, stratum = of_all
-    gap = abs(other.value - best.value)
-    if (other.trial, other.attempt, other.step) == (best.trial, best.attempt, best.step):
-        return f"{text} No other that was reported has a better {goals.objective.name}."
-    if gap > 0 and math.isfinite(gap):
-        of_what = {"invalid": "breaks a limit", "unchecked": "was never checked"}
-        text += (
-            f" The best of all has {goals.objective.name} {other.value:.5g} (trial {other.trial}, "
-            f"step {other.step}) and {of_what.get(stratum, 'is valid too')}."
-        )
-    if missing:
-        many = "checkpoint was" if missing == 1 else "checkpoints were"
-        text += f" {missing:,} better {many} never checked."
-    return text
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+        return None
+    reports = view.reports
+    later = (reports.trial == best.trial) & (reports.attempt == best.attempt)
+    later &= (reports.checked_step > best.step) & (reports.stratum != UNCHECKED)
+    valid = int(np.count_nonzero(reports.stratum[later] == VALID))
+    return {"checked": int(np.count_nonzero(later)), "valid": valid}

@@ -10,8 +10,8 @@ from acetune.report.cells import (
     configuration,
     estimate,
     head_cell,
+    limit_words,
     limited,
-    number,
     number_cell,
     parameter,
     section,
@@ -75,7 +75,7 @@ def _values(content: Content, best: Content) -> Element:
     for measured in best["constraints"]:
         holds = measured["ok"]
         verdict = element("span", "holds" if holds else "broken", class_="good" if holds else "bad")
-        limit = f"{measured['sense']} {number(measured['limit'])}"
+        limit = limit_words(measured)
         rows.append(
             [
                 element("th", short(measured["name"]), scope="row"),

@@ -65,9 +65,18 @@ def label(name: str) -> str:
     return short(name.replace("_", " "))
 
 
+def limit_words(limit: Content) -> str:
+    """A limit as people write it.
+
+    >>> limit_words({"sense": "<=", "limit": 0.25})
+    '≤ 0.25'
+    """
+    return f"{'≤' if limit['sense'] == '<=' else '≥'} {number(limit['limit'])}"
+
+
 def limited(name: str, limit: Content | None) -> str:
     """The name of a metric, with its limit if it has one."""
-    return short(name) + (f" ({limit['sense']} {number(limit['limit'])})" if limit else "")
+    return short(name) + (f" ({limit_words(limit)})" if limit else "")
 
 
 def number(value: float | None) -> str:

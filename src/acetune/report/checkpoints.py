@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from acetune.core.goals import Estimate, Objective
+from acetune.core.goals import Constraint, Estimate, Goals, Objective
 from acetune.found import FoundCheckpoint
 from acetune.report.columns import INVALID, STEP, STRATA, VALID, Array
 from acetune.report.view import StudyView
@@ -63,6 +63,23 @@ def nearest_misses(view: StudyView, most: int = _MOST_FOUND) -> list[FoundCheckp
     return [checkpoint(view, row) for row in best_rows(view, INVALID)[:most].tolist()]
 
 
+def better_misses(view: StudyView, value: float, most: int = _MOST_FOUND) -> list[int]:
+    """Rows of checked checkpoints that break a limit and are better than ``value``.
+
+    Of each trial the one that violates least, and those trials first.
+    """
+    reports = view.reports
+    rows = np.flatnonzero((reports.stratum == INVALID) & np.isfinite(reports.violation))
+    rows = rows[usable(reports.checked_objective[rows])]
+    loss = losses(view.goals.objective, reports.checked_objective[rows])
+    better = loss < losses(view.goals.objective, np.array([value]))[0]
+    rows, loss = rows[better], loss[better]
+    rows = rows[np.lexsort([rows, loss, reports.violation[rows]])]
+    _, first = np.unique(reports.trial[rows], return_index=True)
+    found: list[int] = rows[np.sort(first)][:most].tolist()
+    return found
+
+
 def measured(view: StudyView, row: int) -> dict[str, Estimate]:
     """What the checks of a report gave; one that failed is left out."""
     checks, names = view.checks, [c.name for c in view.goals.constraints]
@@ -90,7 +107,13 @@ def checkpoint(view: StudyView, row: int) -> FoundCheckpoint:
         constraints=measured(view, row),
         violation=float(reports.violation[row]),
         checkpoint=view.models.get((trial, attempt, step)),
+        total_steps=_total_steps(view, trial),
     )
+
+
+def _total_steps(view: StudyView, trial: int) -> int | None:
+    row = view.trial(trial)
+    return None if row is None else row.total_steps
 
 
 def best_of_all(view: StudyView) -> tuple[FoundCheckpoint, str] | None:
@@ -121,6 +144,7 @@ def best_of_all(view: StudyView) -> tuple[FoundCheckpoint, str] | None:
         constraints={},
         violation=math.nan,
         checkpoint=view.models.get((trial, attempt, step)),
+        total_steps=_total_steps(view, trial),
     )
     return found, "unchecked"
 
@@ -156,32 +180,61 @@ def _keys(trial: Array, attempt: Array, step: Array, rows: Array) -> Array:
 
 
 def as_json(view: StudyView, found: FoundCheckpoint | None) -> dict[str, Any] | None:
-    """A checkpoint as plain data, without NaN and infinity."""
+    """A checkpoint as plain data, without NaN and infinity.
+
+    ``constraints`` has for each its value in the search, whether it holds there (``ok``) and how
+    far it lies beyond its limit, margin included (``excess``, 0 where it holds). ``fresh`` is what
+    fresh data said: None, or the ``objective`` and the ``constraints`` as measured there, in the
+    same order, None where they were not; there ``ok`` is about the limit as it is, without margin.
+    """
     if found is None:
         return None
-    values = []
-    for constraint in view.goals.constraints:
-        estimate = found.constraints.get(constraint.name)
-        values.append(
-            {
-                "name": constraint.name,
-                "value": None if estimate is None else estimate.value,
-                "stderr": None if estimate is None else estimate.stderr,
-                "limit": constraint.limit,
-                "sense": "<=" if constraint.lower is None else ">=",
-                "ok": estimate is not None and constraint.holds(estimate),
-            }
-        )
     return {
         "trial": found.trial,
         "attempt": found.attempt,
         "step": found.step,
+        "total_steps": found.total_steps,
         "value": finite(found.value),
         "params": plain(dict(found.params)),
-        "constraints": values,
+        "constraints": [
+            _against(constraint, found.constraints.get(constraint.name))
+            for constraint in view.goals.constraints
+        ],
         "violation": finite(found.violation),
         "model": None if found.checkpoint is None else str(found.checkpoint),
         "status": found.status,
+        "fresh": _fresh(view.goals, found),
+    }
+
+
+def _against(constraint: Constraint, estimate: Estimate | None) -> dict[str, Any]:
+    """A measured value against its limit."""
+    return {
+        "name": constraint.name,
+        "value": None if estimate is None else finite(estimate.value),
+        "stderr": None if estimate is None else finite(estimate.stderr),
+        "limit": constraint.limit,
+        "sense": constraint.sense,
+        "ok": estimate is not None and constraint.holds(estimate),
+        "excess": None if estimate is None else finite(max(0.0, constraint.excess(estimate))),
+    }
+
+
+def _fresh(goals: Goals, found: FoundCheckpoint) -> dict[str, Any] | None:
+    confirmation = found.confirmation
+    if confirmation is None or confirmation.error is not None:
+        return None
+    values = confirmation.values
+    objective = values.get(goals.objective.name)
+    constraints = [
+        None if c.name not in values else _against(c.without_margin(), values[c.name])
+        for c in goals.constraints
+    ]
+    return {
+        "objective": None
+        if objective is None
+        else {"value": finite(objective.value), "stderr": finite(objective.stderr)},
+        "constraints": constraints,
     }
 
 

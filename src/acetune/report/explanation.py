@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import acetune
 from acetune.core.cost import interval_threshold
 from acetune.core.goals import Goals
 from acetune.core.words import estimate, number, parameters
@@ -18,7 +17,7 @@ from acetune.summary import step_of
 Row = Mapping[str, Any]  # of a table of the study file
 _FEW = 30  # reports that are shown as they are
 _FRAME = re.compile(r'  File "(.*)", line \d+')
-_OURS = f"{Path(acetune.__file__).parent}/"
+_OURS = f"{Path(__file__).parent.parent}/"
 
 
 def headline(row: Row, attempts: int, policy: Mapping[str, Any]) -> list[str]:

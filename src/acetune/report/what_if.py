@@ -19,9 +19,11 @@ from acetune.report.columns import UNCHECKED, Array
 from acetune.report.view import StudyView
 
 NOTE = (
-    "A lower bound, from what was recorded: checkpoints that could not win under the limits of the "
-    "study were not checked. A limit that is chosen after looking needs fresh data to confirm it."
+    "From what was recorded, without training. A limit that is chosen after looking needs fresh "
+    "data to confirm it."
 )
+_POSITIONS = 200  # of a slider, about
+_FAR = 10.0  # times the usual distance from the limit: a breakpoint beyond that is out of range
 
 
 def what_if(view: StudyView) -> list[dict[str, Any]]:
@@ -29,6 +31,8 @@ def what_if(view: StudyView) -> list[dict[str, Any]]:
 
     Breakpoints go from strict to loose; each answer holds from its limit up to the next one's. The
     first has no limit: it holds below all others, where nothing that was recorded qualifies.
+    ``low`` and ``high`` are the limits that a slider and the figure show, and ``step`` a round
+    number by which a slider moves, None where there is none.
     """
     unchecked = unchecked_losses(view) if view.goals.constraints else np.empty(0)
     return [
@@ -56,13 +60,15 @@ def _of_constraint(
     }
     nothing = dict.fromkeys(columns, None) | {"unchecked_better": len(unchecked)}
     rows = zip(*[column.tolist() for column in columns.values()], strict=True)
-    low, high = _range(constraint.limit, needs)
+    its = view.checks.value[view.checks.constraint == index]
+    low, high, step = slider_range(constraint.limit, needs, float(np.fmin.reduce(its, initial=0.0)))
     return {
         "constraint": constraint.name,
         "sense": "<=" if constraint.lower is None else ">=",
         "limit": constraint.limit,
         "low": low,
         "high": high,
+        "step": step,
         "breakpoints": [nothing, *[dict(zip(columns, row, strict=True)) for row in rows]],
         "note": NOTE,
     }
@@ -125,9 +131,32 @@ def _check_rows(view: StudyView, index: int, rows: Array) -> Array:
     return its[np.searchsorted(view.checks.row[its], rows)] if len(rows) else its[:0]
 
 
-def _range(limit: float, needs: Array) -> tuple[float, float]:
-    """Where a slider has something to show: all breakpoints and the limit, and a little more."""
-    ends = [limit, *needs[[0, -1]].tolist()] if len(needs) else [limit]
-    low, high = min(ends), max(ends)
+def slider_range(limit: float, needs: Array, least: float) -> tuple[float, float, float | None]:
+    """Where a slider has something to show, and the round number by which it moves.
+
+    The range holds the limit and the breakpoints ``needs``, but for a few that are far off, and a
+    little more; it does not go below 0 where no value, ``least`` among them, does.
+
+    >>> slider_range(0.25, np.array([0.0113, 0.31]), least=0.0)
+    (0.0, 0.326, 0.002)
+    """
+    distances = np.sort(np.abs(needs - limit))
+    usual = float(distances[len(distances) // 2]) if len(needs) else 0.0
+    near = needs[np.abs(needs - limit) <= _FAR * (usual or abs(limit) or 1.0)].tolist()
+    low, high = min([limit, *near]), max([limit, *near])
     more = 0.05 * (high - low) or 0.1 * abs(limit) or 1.0
-    return max(low - more, -sys.float_info.max), min(high + more, sys.float_info.max)
+    floor = 0.0 if min(low, least) >= 0 else -sys.float_info.max
+    low, high = max(low - more, floor), min(high + more, sys.float_info.max)
+    span = high - low
+    if not sys.float_info.min / 1e-9 < span < sys.float_info.max or span < 1e-9 * abs(limit):
+        return low, high, None
+    power = math.floor(math.log10(span / _POSITIONS))
+    lead = next(lead for lead in (1, 2, 5, 10) if lead * 10.0**power >= span / _POSITIONS)
+    # from text, as 2 * 10.0**-3 and the like are not always what people would write
+    step = float(f"{lead}e{power}")
+    digits = max(0, -power)
+    low, high = (
+        round(math.floor(low / step) * step, digits),
+        round(math.ceil(high / step) * step, digits),
+    )
+    return low, high, step

@@ -21,8 +21,8 @@ const drawWaiting = soon(() => {
     return box && box.bottom > 0 && box.top < innerHeight;
   };
   const ids = [...waiting];
+  drawWaiting(); // before drawing: a figure that goes wrong must not hold up the others
   draw(ids.find(inSight) || ids[0]);
-  drawWaiting();
 });
 
 /** A figure that belongs to the element with this id; it is drawn when the element is near. */
@@ -122,8 +122,8 @@ function themed(layout, { key, shapes }, width) {
   all.hoverlabel = { ...all.hoverlabel, bgcolor: colour.raised, bordercolor: colour["strong-line"], font: { color: colour.text, family: all.font.family } };
   all.margin = { t: 12, r: 12, l: 8, b: 8, ...all.margin };
   all.legend = { ...all.legend, bgcolor: "rgba(0,0,0,0)" };
-  // bold words inside a text are a style attribute, which the policy of the page forbids
-  all.annotations = (all.annotations || []).map((note) => ({ ...note, text: String(note.text || "").replace(/<\/?b>/g, "") }));
+  // bold and slanted words inside a text are style attributes, which the policy of the page forbids
+  all.annotations = (all.annotations || []).map((note) => ({ ...note, text: String(note.text || "").replace(/<\/?[bi]>/g, "") }));
   all.shapes = (all.shapes || []).concat(shapes);
   all.autosize = true;
   all.uirevision = "kept"; // zoom and hidden traces outlive an update

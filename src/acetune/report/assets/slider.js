@@ -31,7 +31,7 @@ function newSlider(holder, item, place) {
   const name = "limit of " + short(item.constraint, 80);
   const box = make("div", { class: "slider", id: "slider-" + place },
     make("div", { class: "slider-row" },
-      make("label", { for: "range-" + place }, short(item.constraint, 80) + " " + item.sense),
+      make("label", { for: "range-" + place }, short(item.constraint, 80) + " " + sense(item)),
       make("input", { type: "range", id: "range-" + place, "aria-label": name, "aria-describedby": "result-" + place }),
       make("input", { type: "number", id: "field-" + place, "aria-label": name + ", as a number" }),
       make("button", { type: "button", class: "quiet" }, "Reset")),
@@ -58,6 +58,10 @@ function newSlider(holder, item, place) {
   return box;
 }
 
+function sense(item) {
+  return item.sense === "<=" ? "≤" : "≥";
+}
+
 /** The answer that holds at a limit: the last one, from strict to loose, that the limit allows. */
 function answerAt(item, limit) {
   let found = null;
@@ -73,7 +77,7 @@ function answerSlider(place) {
   const limit = limits.has(place) ? limits.get(place) : item.limit;
   const [now, own] = [answerAt(item, limit), answerAt(item, item.limit)];
   const result = document.getElementById("result-" + place);
-  document.getElementById("range-" + place).setAttribute("aria-valuetext", item.sense + " " + number(limit));
+  document.getElementById("range-" + place).setAttribute("aria-valuetext", sense(item) + " " + number(limit));
   result.replaceChildren(...slidWords(item, limit, now, own));
   result.dataset.value = now && now.value !== null ? now.value : "";
   result.dataset.unchecked = now ? now.unchecked_better : "";
@@ -82,7 +86,7 @@ function answerSlider(place) {
 
 function slidWords(item, limit, now, own) {
   const objective = page.content.study.objective;
-  const words = ["With " + short(item.constraint, 80) + " " + item.sense + " " + number(limit) + ": "];
+  const words = ["With " + short(item.constraint, 80) + " " + sense(item) + " " + number(limit) + ": "];
   if (!now || now.value === null) words.push(make("strong", {}, "nothing recorded qualifies"), ".");
   else {
     words.push(make("strong", {}, short(objective.name, 80) + " " + number(now.value)),
