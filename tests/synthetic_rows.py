@@ -111,7 +111,7 @@ class Rows:
         wide = np.log([p["width"] / 16 for p in self.params]) / np.log(32)
         self.harm = 0.75 + 0.4 * wide + 0.03 * rng.standard_normal(n)  # wide models break limits
         self.quality = np.clip(quality + 0.05 * rng.standard_normal(n), 0.0, 1.0)
-        self.ratio = rng.lognormal(np.log(0.4), 0.8, n)
+        self.ratio = rng.lognormal(np.log(2.0), 1.2, n)
         chosen = zip(self.ratio.tolist(), self.total.tolist(), strict=True)
         self.interval = np.array([best_interval(TRUNCATION, r, T) for r, T in chosen])
         self.cost = rng.lognormal(np.log(0.5), 0.4, n)

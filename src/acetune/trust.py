@@ -94,7 +94,9 @@ def trust(goals: Goals, found: FoundCheckpoint) -> str:
         and interval[0] <= constraint.limit <= interval[1]
     ]
     close = f"; the limit of {', '.join(near)} lies within its interval" if near else ""
-    return f"{word} on fresh data: {', '.join(parts)}{close}{_expect(goals, found)}"
+    return f"{word} on fresh data: {', '.join(parts)}{close}" + (
+        "" if broken else _expect(goals, found)
+    )
 
 
 def _expect(goals: Goals, found: FoundCheckpoint) -> str:

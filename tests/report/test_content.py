@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 import acetune
-from acetune import ACE, Constraint, Estimate
+from acetune import ACE, Constraint, Estimate, queries
 from acetune.cli.show import to_json
 from acetune.core.goals import Goals, Objective
 from acetune.found import Ledger
@@ -52,10 +52,10 @@ def require_same_numbers(view: StudyView) -> dict[str, Any]:
     shown = to_json(result)
     answer = page["answer"]
     assert answer["outcome"] == shown["outcome"]
-    misses = answer["nearest_misses"]
+    misses = require_misses(view, result, answer["nearest_misses"])
     for found, wanted in (
         (answer["best"], shown["best"]),
-        (misses[0] if misses else None, shown["nearest_miss"]),
+        *([] if result.best is not None else [(misses, shown["nearest_miss"])]),
     ):
         if wanted is None:
             assert found is None
@@ -64,17 +64,58 @@ def require_same_numbers(view: StudyView) -> dict[str, Any]:
         for name in ("trial", "attempt", "step", "params", "value", "violation", "status"):
             assert found[name] == wanted[name]
         assert found["model"] == wanted["checkpoint"]
+        require_fresh(found, result)
         measured = {c["name"]: c for c in found["constraints"]}
         for constraint in result.goals.constraints:
             one = measured[constraint.name]
             estimate = wanted["constraints"][constraint.name]
             assert (one["value"], one["stderr"]) == (estimate["value"], estimate["stderr"])
             assert one["ok"] == constraint.holds(Estimate(**estimate))
+            assert one["excess"] == max(0.0, constraint.excess(Estimate(**estimate)))
     with reading(view.path) as store:
         best = None if result.best is None else result.best.value
         assert answer["unchecked_better"] == unchecked_better(store, result.goals, best)
         require_same_trials(page, store.rows(TRIALS[result.goals.objective.mode]))
     return page
+
+
+def require_misses(
+    view: StudyView, result: acetune.StudyResult, misses: list[dict[str, Any]]
+) -> dict[str, Any] | None:
+    """Beside an answer only what is better and breaks a limit, the least violation first."""
+    loss, best = result.goals.objective.loss, result.best
+    with reading(view.path) as store:
+        checked = queries.checked_checkpoints(store, result.goals)
+    wanted = [
+        found
+        for found in checked
+        if 0 < found.violation < math.inf
+        and math.isfinite(found.value)
+        and (best is None or loss(found.value) < loss(best.value))
+    ]
+    least: dict[int, float] = {}
+    for found in wanted:
+        least[found.trial] = min(found.violation, least.get(found.trial, math.inf))
+    # a trial that began again has its replaced checkpoints in the file too
+    assert [one["violation"] for one in misses] == sorted(least.values())[:5]
+    assert len({one["trial"] for one in misses}) == len(misses)
+    return misses[0] if misses else None
+
+
+def require_fresh(found: dict[str, Any], result: acetune.StudyResult) -> None:
+    """What fresh data said of the answer is what the file says of it."""
+    best = result.best
+    if best is None or found["status"] == "unconfirmed":
+        assert found["fresh"] is None
+        return
+    assert best.confirmation is not None
+    values = best.confirmation.values
+    fresh = found["fresh"]
+    for constraint, one in zip(result.goals.constraints, fresh["constraints"], strict=True):
+        assert Estimate(one["value"], one["stderr"]) == values[constraint.name]
+        assert one["ok"] == constraint.without_margin().holds(values[constraint.name])
+    objective = values.get(result.goals.objective.name)
+    assert fresh["objective"] == (None if objective is None else objective._asdict())
 
 
 def require_same_trials(page: dict[str, Any], rows: list[dict[str, Any]]) -> None:
@@ -140,7 +181,15 @@ def test_a_real_study(study: Path) -> None:
     assert (answer["best"]["trial"], answer["best"]["value"]) == (2, 8.0)  # the one confirmed
     assert [found["status"] for found in answer["candidates"]] == ["failed", "confirmed"]
     assert answer["best_of_all"]["value"] == 1.0 and answer["best_of_all"]["stratum"] == "invalid"
-    assert answer["words"].startswith("The best checkpoint that qualifies: loss 8, g 1")
+    assert answer["words"] == (
+        "Use trial 2 at step 1 of 3: loss 5.5 on fresh data (8 where it was chosen). "
+        "g 1 (limit ≤ 2) holds, also on fresh data. The limits cost 7 loss: the best of all, "
+        "loss 1 (trial 3, step 3), breaks g (9, 7 beyond its limit)."
+    )
+    assert answer["recommended"] and answer["next"] is None
+    assert answer["best"]["total_steps"] == 3 and answer["later"] == {"checked": 2, "valid": 0}
+    assert answer["best"]["fresh"]["objective"] == {"value": 5.5, "stderr": 0.0}
+    assert answer["load"] == 'acetune.load("study.db").best.load()'
     assert "confirmed on fresh data" in answer["trust"] and "used 2 times" in answer["trust"]
     assert [use["status"] for use in page["confirmations"]] == ["failed", "confirmed"]
     metrics = {m["name"]: (m["value"], m["stderr"]) for m in page["confirmations"][1]["metrics"]}
@@ -154,6 +203,28 @@ def test_a_real_study(study: Path) -> None:
     assert numbers["time on checks"] == "20%" and numbers["confirmations"] == "2"
 
 
+def test_when_fresh_data_breaks_a_limit_nothing_is_recommended(study: Path) -> None:
+    tune(
+        by_hand(TABLE),
+        study,
+        xs=[0, 1, 2],
+        policy=ACE(truncation=0, interval=1, gate=False),
+        constraints=[Constraint("g", upper=2, check=g_of)],
+        confirm=lambda model: {"g": 2.5},
+        confirm_top=3,
+    )
+    answer = require_same_numbers(StudyView(study))["answer"]
+    assert answer["outcome"] == "feasible" and not answer["recommended"]
+    assert answer["words"] == (
+        "No model can be recommended: all 2 candidates broke a limit on fresh data. The best had "
+        "g 2.5 there (limit <= 2; 2 where it was chosen)."
+    )
+    assert "confirm_top=7 (now 3)" in answer["next"]
+    (fresh,) = answer["best"]["fresh"]["constraints"]
+    assert (fresh["value"], fresh["ok"], fresh["excess"]) == (2.5, False, 0.5)
+    assert answer["best"]["constraints"][0]["ok"] and answer["best"]["fresh"]["objective"] is None
+
+
 def test_what_was_not_checked_is_counted_and_said(study: Path) -> None:
     goals = Goals(Objective("auc", "max"), (Constraint("g", upper=1.0),))
     reports: list[tuple[float, Any]] = [(0.5, {"g": Estimate(0.5)})]
@@ -163,7 +234,7 @@ def test_what_was_not_checked_is_counted_and_said(study: Path) -> None:
 
     assert page["answer"]["unchecked_better"] == 2
     assert page["answer"]["words"].endswith(
-        "The best of all has auc 0.9 (trial 1, step 2) and was never checked. "
+        "The best of all, auc 0.9 (trial 1, step 2), was never checked. "
         "2 better checkpoints were never checked."
     )
     assert page["answer"]["best_of_all"]["violation"] is None
@@ -176,7 +247,7 @@ def test_without_constraints_everything_is_valid(study: Path) -> None:
 
     tune(train, study, xs=[5, 7])
     page = require_same_numbers(StudyView(study))
-    assert page["answer"]["words"] == "The best checkpoint: loss 2; trial 1, step 3."
+    assert page["answer"]["words"] == "Use trial 1 at step 3: loss 2."
     assert page["what_if"] == [] and page["answer"]["unchecked_better"] == 0
     assert [row["label"] for row in page["numbers"]] == [
         "trials", "reports", "wall clock", "training", "on disk",

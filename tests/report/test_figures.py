@@ -25,6 +25,7 @@ from acetune.report.figures import (
     FIGURES,
     Digest,
     Drawing,
+    curves,
     drawings,
     look,
     page_figures,
@@ -33,6 +34,7 @@ from acetune.report.figures import (
 from acetune.report.figures.choosing import chosen_trials
 from acetune.report.figures.effects import chance_level, columns, effects
 from acetune.report.figures.time import time_ledger
+from acetune.report.what_if import what_if as breakpoints
 from report.written import Attempt, Written, studies, write
 from synthetic_study import HOSTILE, make_study
 
@@ -294,6 +296,49 @@ def test_the_front_is_what_nothing_beats(large: StudyView) -> None:
         assert {(c.trial, c.step) for c in digest.candidates[:5]} <= kept
 
 
+def test_time_goes_on_with_the_session_and_not_while_the_machine_sleeps(tmp_path: Path) -> None:
+    store = write(Written(G, [[attempt((3.0, 1.0), (2.0, 1.0))]]), tmp_path / "study.db")
+    with store.transaction():
+        store.rows("UPDATE reports SET time = time + 50000 WHERE step = 2")
+        store.end_session(1, "all trials are done")
+    store.close()
+    digest = Digest(StudyView(tmp_path / "study.db"))
+    assert digest.elapsed.tolist() == [1.0, 12.0] and digest.end == 12.0
+
+
+def test_the_slider_and_the_figure_show_the_same_limits(tmp_path: Path) -> None:
+    path = make_study(tmp_path / "study.db", trials=80, reports=1500, constraints=2)
+    view = StudyView(path)
+    drawing = drawn(view, "what_if")
+    for panel, item in enumerate(breakpoints(view)):
+        for key in (2 * panel + 1, 2 * panel + 2):
+            axis = drawing.layout[f"xaxis{'' if key == 1 else key}"]
+            assert axis["range"] == [item["low"], item["high"]]
+        assert item["low"] >= 0  # as all values are
+        positions = (item["high"] - item["low"]) / item["step"]
+        assert positions == pytest.approx(round(positions)) and 70 < positions < 220
+    assert "band" in drawing.caption
+    exact = digest_of(attempt((3.0, 1.0), (2.0, 3.0)))
+    assert "band" not in FIGURES["what_if"](exact).caption
+
+
+def test_a_star_stands_at_the_step_of_the_answer() -> None:
+    late = Attempt([(5.0, None), (3.0, None), (4.0, None)], ("end", 2, {"g": Estimate(1.0)}),
+                   "finished", 0)  # fmt: skip
+    digest = digest_of(attempt((9.0, 1.0), (8.0, 1.5), (7.0, 4.0)), late)
+    for trials in (None, [2]):
+        drawing = curves(digest, trials)
+        found = [t for t in drawing.data if t["name"] == "the answer"]
+        assert [(t["x"], t["y"], t["yaxis"]) for t in found] == [
+            ([2], [3.0], "y"),
+            ([2], [1.0], "y2"),
+        ]
+        diamonds = [t for t in drawing.data if t["name"] == "checked at the end"]
+        assert [(t["x"], t["y"]) for t in diamonds] == [([2], [3.0]), ([2], [1.0])]
+        assert "star is the answer" in drawing.caption and "diamond" in drawing.caption
+    assert all(t["name"] != "the answer" for t in curves(digest, [1]).data)
+
+
 def test_what_if_equals_the_result_at_every_step(tmp_path: Path) -> None:
     path = make_study(tmp_path / "study.db", trials=80, reports=1500, constraints=1)
     result = acetune.load(path)
@@ -331,7 +376,7 @@ def test_trials_are_chosen_for_a_reason(large: StudyView) -> None:
     digest = Digest(large)
     chosen = chosen_trials(digest)
     assert digest.answer is not None
-    assert chosen[digest.answer.trial] == "the answer"
+    assert chosen[digest.answer.trial] == "holds the answer"
     words = set(chosen.values())
     assert {"nearest miss", "best but invalid", "running", "stopped, unchecked"} <= words
     for trial, why in chosen.items():
@@ -354,7 +399,7 @@ def test_curves_break_where_the_stratum_changes() -> None:
 def test_below_the_objective_stands_only_what_was_checked() -> None:
     digest = digest_of(attempt((9, 1), (8, None), (7, None), (6, 9)), attempt((5, None)))
     below = [trace["name"] for trace in figures.curves(digest).data if trace.get("yaxis") == "y2"]
-    assert below == ["valid", "invalid"]
+    assert below == ["valid", "invalid", "the answer"]
     assert traces(figures.curves(digest, [1]))["unchecked"]["text"] == "trial 1"
     assert set(traces(figures.curves(digest))["unchecked"]["text"]) == {"trial 1", "trial 2", ""}
 

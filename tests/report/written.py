@@ -94,7 +94,9 @@ def write(study: Written, path: Path) -> Store:
     store = Store.create(path, describe_study(study.goals, (), ACE(), {}, settings))
     with store.transaction():
         store.add_session(1e9, "here")
-        store.beat(1, 12.0, 10.0)
+        # a report a second
+        longest = max((len(a.reports) + a.resumed_from for t in study.trials for a in t), default=0)
+        store.beat(1, max(12.0, longest), 10.0)
     for number, attempts in enumerate(study.trials, 1):
         for attempt_number, attempt in enumerate(attempts, 1):
             write_attempt(store, study.goals, number, attempt_number, attempt)

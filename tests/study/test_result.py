@@ -164,6 +164,7 @@ def test_large_numbers_have_their_digits(study: Path) -> None:
         policy=EVERY_STEP,
     )
     assert "loss 1,234,567, bytes 40,171 (limit <= 60,000)" in str(result)
+    assert "1 check in 1 report)" in str(result)
     assert str(result.what_if(bytes=50_000)).startswith("bytes at 50,000: 1,234,567 (trial 1")
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
 import os
 import random
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -673,6 +675,14 @@ def test_progress_where_there_is_no_terminal(
     assert all(line.startswith("acetune: ") for line in lines)
     assert [line for line in lines if "goes on after 1 trial and" in line]
     assert "trials 2 finished" in lines[-1] and "best loss 1, g 1 (trial 2 step 1)" in lines[-1]
+
+
+def test_one_interrupted_trial_is_one(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tune(by_hand([[(2.0, 1.0)]]), study, constraints=[LIMIT], policy=EVERY_STEP)
+    with contextlib.closing(sqlite3.connect(study)) as db, db:
+        db.execute("UPDATE trials SET state = 'interrupted'")
+    tune(by_hand([[(2.0, 1.0)]]), study, constraints=[LIMIT], policy=EVERY_STEP, progress=True)
+    assert "; 1 interrupted trial is taken up again" in capsys.readouterr().err
 
 
 def test_progress_on_a_terminal(study: Path) -> None:

@@ -21,6 +21,7 @@ from acetune.dashboard.access import Guard
 from acetune.dashboard.reader import to_json
 from acetune.dashboard.watcher import Watcher
 from acetune.report.html import live_beginning, plotly_js, script, stylesheet
+from acetune.report.markup import clean
 
 _STATIC: dict[str, tuple[str, Callable[[], str]]] = {
     "page.css": ("text/css", stylesheet),
@@ -173,8 +174,11 @@ def _waiting_page(problem: str) -> str:
     return live_beginning() + (
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta http-equiv="refresh" content="2"><title>Waiting - acetune</title>'
-        '<link rel="stylesheet" href="static/page.css"></head><body><main>'
-        "<h1>Waiting for the study</h1>"
-        f'<p role="status">{html.escape(problem[:2000])}</p>'
-        "<p>This page looks again every two seconds.</p></main></body></html>\n"
+        '<link rel="stylesheet" href="static/page.css"></head><body>'
+        '<header class="top"><p class="brand">acetune</p><h1>Waiting for the study</h1></header>'
+        "<main><section>"
+        f'<p class="words" role="status">{html.escape(clean(problem[:2000]))}</p>'
+        "<p>It appears as soon as the study file does: begin the study, or end this dashboard and "
+        "give it the path of another one. This page looks again every two seconds.</p>"
+        "</section></main></body></html>\n"
     )

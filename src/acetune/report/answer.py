@@ -31,13 +31,7 @@ _SHOWN = 5
 
 def result_of(view: StudyView) -> StudyResult:
     """The result as ``acetune.load`` gives it, without asking the file again."""
-    settings, ledger = view.info["settings"], ledger_of(view)
-    ranges = queries.read_ranges(settings)
-    uses = view.tables["confirmations"]
-    most = max(settings["confirm_top"], settings["keep_models"])
-    candidates = [
-        queries.with_confirmation(found, uses, ranges) for found in valid_checkpoints(view, most)
-    ]
+    ledger, candidates = ledger_of(view), _candidates(view)
     reports = view.reports
     strata = np.bincount(reports.stratum[reports.kind == STEP], minlength=3).tolist()
     ended = Counter(
@@ -59,11 +53,25 @@ def result_of(view: StudyView) -> StudyResult:
         counts=dict(Counter(trial.state for trial in view.trials)),
         strata={name: n for name, n in zip(STRATA, strata, strict=True) if n},
         reasons=queries.count_reasons(reasons),
-        confirmation_uses=len(uses),
+        confirmation_uses=len(view.confirmations),
         ended=view.sessions[-1]["ended"] if view.sessions else None,
         info=view.tables["study"][0],
         failed_check=_failed_check(view) if ledger.failed_checks else None,
     )
+
+
+def best_found(view: StudyView) -> FoundCheckpoint | None:
+    """The answer alone."""
+    return queries.choose_answer(_candidates(view))
+
+
+def _candidates(view: StudyView) -> list[FoundCheckpoint]:
+    settings = view.info["settings"]
+    ranges, uses = queries.read_ranges(settings), view.tables["confirmations"]
+    most = max(settings["confirm_top"], settings["keep_models"])
+    return [
+        queries.with_confirmation(found, uses, ranges) for found in valid_checkpoints(view, most)
+    ]
 
 
 def ledger_of(view: StudyView) -> Ledger:

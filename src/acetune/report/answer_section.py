@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from acetune.core import words
+from acetune.report.answer_words import sentence
 from acetune.report.cells import (
     LONGEST,
     Content,
@@ -30,18 +32,23 @@ def answer(content: Content) -> Element:
         element(
             "div",
             element("h2", "Answer", id="answer-title"),
-            _verdict(found),
+            _verdict(found, running=content["study"]["running"]),
             class_="title-row",
         ),
         element("p", short(found["words"], 2000), class_="words"),
+        element("p", short(f"What next: {found['next']}", 2000)) if found["next"] else None,
     ]
     if best is not None:
         left = element("div", _values(content, best), _trust(found, best))
-        children.append(element("div", left, _configuration(best), class_="two-columns"))
+        children.append(element("div", left, _configuration(found, best), class_="two-columns"))
     others = [c for c in found["candidates"] if best is None or _place(c) != _place(best)]
     children += [
         _checkpoints("Other candidates", content, others, "status"),
-        _checkpoints("Nearest misses", content, found["nearest_misses"]),
+        _checkpoints(
+            "Nearest misses" if best is None else "Better, but over a limit",
+            content,
+            found["nearest_misses"],
+        ),
     ]
     return section("answer", *[child for child in children if child is not None])
 
@@ -50,53 +57,76 @@ def _place(found: Content) -> tuple[int, int]:
     return found["trial"], found["step"]
 
 
-def _verdict(found: Content) -> Element:
+def _verdict(found: Content, *, running: bool) -> Element:
     best = found["best"]
+    if best is None and running:
+        return element("span", "none feasible yet", class_="badge badge-quiet")
     if best is None:
         return element("span", "none feasible", class_="badge badge-bad")
-    words = {
+    verdicts = {
         "confirmed": ("confirmed on fresh data", "badge-good"),
-        "failed": ("broke a limit on fresh data", "badge-bad"),
+        "failed": ("not recommended: broke a limit on fresh data", "badge-bad"),
     }
-    text, kind = words.get(best["status"], ("feasible, unconfirmed", "badge-quiet"))
+    text, kind = verdicts.get(best["status"], ("feasible, unconfirmed", "badge-quiet"))
     return element("span", text, class_=f"badge {kind}")
 
 
 def _values(content: Content, best: Content) -> Element:
-    objective = content["study"]["objective"]
-    rows = [
-        [
-            element("th", short(objective["name"]), scope="row"),
-            number_cell(best["value"], data_value="objective"),
-            element("td", "highest" if objective["mode"] == "max" else "lowest"),
-        ]
+    """The values in the search, on fresh data where it was asked, and what was wanted."""
+    objective, fresh = content["study"]["objective"], best["fresh"]
+    row: list[Node] = [
+        element("th", short(objective["name"]), scope="row"),
+        number_cell(best["value"], data_value="objective"),
     ]
+    if fresh is not None:
+        row.append(_on_fresh(fresh["objective"], "objective"))
+    rows = [[*row, element("td", "highest" if objective["mode"] == "max" else "lowest")]]
     margins = _margins(content)
-    for measured in best["constraints"]:
-        holds = measured["ok"]
-        verdict = element("span", "holds" if holds else "broken", class_="good" if holds else "bad")
-        limit = limit_words(measured)
-        rows.append(
-            [
-                element("th", short(measured["name"]), scope="row"),
+    for place, measured in enumerate(best["constraints"]):
+        name = f"constraint {measured['name']}"[:LONGEST]
+        row = [
+            element("th", short(measured["name"]), scope="row"),
+            element(
+                "td",
                 element(
-                    "td",
-                    element(
-                        "span",
-                        estimate(measured["value"], measured["stderr"]),
-                        data_value=f"constraint {measured['name']}"[:LONGEST],
-                    ),
-                    _with_margin(measured, margins[measured["name"]]),
-                    class_="number",
+                    "span",
+                    estimate(measured["value"], measured["stderr"]),
+                    data_value=name,
                 ),
-                element("td", element("span", limit, class_="nowrap"), " ", verdict),
-            ]
-        )
+                _with_margin(measured, margins[measured["name"]]),
+                class_="number",
+            ),
+        ]
+        judge = measured
+        if fresh is not None:
+            again = fresh["constraints"][place]
+            row.append(_on_fresh(again, name))
+            judge = again or measured  # fresh data has the last word
+        limit = element("span", limit_words(measured), class_="nowrap")
+        rows.append([*row, element("td", limit, " ", _holds(judge))])
+    columns = ["", "in the search", "on fresh data", "wanted"]
+    if fresh is None:
+        columns = ["", "value", "wanted"]
     return element(
         "div",
         element("h3", "Values against limits"),
-        table(["", "value", "wanted"], rows, "Values of the answer against their limits"),
+        table(columns, rows, "Values of the answer against their limits"),
     )
+
+
+def _holds(measured: Content) -> Element:
+    if measured["ok"]:
+        return element("span", "holds", class_="good")
+    return element("span", "broken", class_="bad")
+
+
+def _on_fresh(measured: Content | None, name: str) -> Element:
+    """A value on fresh data, coloured by whether it keeps its limit."""
+    if measured is None:
+        return element("td", "not measured", class_="quiet-text")
+    colour = {True: "good", False: "bad"}.get(measured.get("ok", ""))
+    shown = estimate(measured["value"], measured["stderr"])
+    return element("td", element("span", shown, class_=colour, data_fresh=name), class_="number")
 
 
 def _margins(content: Content) -> dict[str, float]:
@@ -113,7 +143,7 @@ def _with_margin(measured: Content, margin_se: float) -> Element | None:
     return element("div", text, class_="quiet-text")
 
 
-def _configuration(best: Content) -> Element:
+def _configuration(found: Content, best: Content) -> Element:
     rows = [
         [
             element("th", short(name), scope="row"),
@@ -130,28 +160,54 @@ def _configuration(best: Content) -> Element:
         table(["parameter", "value"], rows, "Parameters of the answer")
         if rows
         else element("p", "It has no parameters."),
+        element("p", *_when_to_stop(found, best), class_="stop-at"),
         element(
             "p",
-            f"Trial {best['trial']}, step {best['step']}. ",
             trial_button(best["trial"], f"How trial {best['trial']} went"),
             class_="quiet-text",
         ),
     )
 
 
+def _when_to_stop(found: Content, best: Content) -> list[Node]:
+    """At which step the answer lies; where training went on, that these parameters are not all."""
+    step, total = best["step"], best["total_steps"]
+    if step == total:
+        return [f"Step {step}, the last one."]
+    of = "" if total is None else f" of {total}"
+    said: list[Node] = [element("strong", f"Stop at step {step}{of}"), "."]
+    checked, valid = found["later"]["checked"], found["later"]["valid"]
+    if checked and not valid:
+        said.append(
+            " The later checkpoint of this trial that was checked breaks a limit."
+            if checked == 1
+            else f" All {checked:,} later checkpoints of this trial that were checked break a "
+            "limit."
+        )
+    elif checked:
+        said.append(
+            f" Of {checked:,} later checkpoints of this trial that were checked, {valid:,} "
+            f"{'qualifies' if valid == 1 else 'qualify'} and none is better."
+        )
+    return said
+
+
 def _trust(found: Content, best: Content) -> Element:
-    model, trust = best["model"], found["trust"]
-    sentence = trust[:1].upper() + trust[1:] + ("" if trust.endswith(".") else ".")
-    return element(
-        "dl",
+    model = best["model"]
+    facts: list[Node] = [
         element("dt", "Trust"),
-        element("dd", short(sentence, 2000)),
+        element("dd", short(sentence(found["trust"]), 2000)),
         element("dt", "Model"),
-        element("dd", element("code", model))
-        if model
-        else element("dd", "no model was kept; train these parameters again to this step"),
-        class_="facts",
-    )
+    ]
+    if model:
+        facts += [
+            element("dd", element("code", short(model))),
+            element("dt", "Load it"),
+            element("dd", element("code", short(found["load"]))),
+        ]
+    else:
+        facts.append(element("dd", "no model was kept; train these parameters again to this step"))
+    return element("dl", *facts, class_="facts")
 
 
 def _checkpoints(
@@ -188,13 +244,15 @@ def _checkpoints(
 
 
 def _measured(measured: Content, margin_se: float) -> Element:
+    """A value, and where it breaks its limit what it counts as and by how much it does."""
+    shown = estimate(measured["value"], measured["stderr"])
+    if measured["ok"] or measured["value"] is None:
+        kind = None if measured["ok"] else "bad"
+        return element("td", element("span", shown, class_=kind), class_="number")
     return element(
         "td",
-        element(
-            "span",
-            estimate(measured["value"], measured["stderr"]),
-            class_=None if measured["ok"] else "bad",
-        ),
-        None if measured["ok"] else _with_margin(measured, margin_se),
+        element("span", shown, class_="bad"),
+        _with_margin(measured, margin_se),
+        element("div", f"{words.number(measured['excess'], 2)} beyond", class_="quiet-text"),
         class_="number",
     )

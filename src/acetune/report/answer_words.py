@@ -43,8 +43,9 @@ def words_of_answer(
 def _nothing(result: StudyResult, running: bool) -> str:
     if not result.ledger.reports:
         return "Nothing has been reported yet." if running else "Nothing was reported."
-    text = sentence(nothing_feasible(result))
-    if result.nearest_miss is not None:
+    why = nothing_feasible(result)
+    text = sentence(why)
+    if result.nearest_miss is not None and "nearest" not in why:
         text += f" Nearest came {describe_checkpoint(result.goals, result.nearest_miss)}."
     return text
 
@@ -126,5 +127,9 @@ def _place(found: FoundCheckpoint) -> tuple[int, int, int]:
 
 
 def sentence(text: str) -> str:
-    """The text with a capital letter and a full stop."""
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+    """The text with a capital letter and a full stop.
+
+    >>> sentence("none yet"), sentence("is the limit right?")
+    ('None yet.', 'Is the limit right?')
+    """
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?')) else '.'}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from acetune.core import words
 from acetune.report.markup import Element, Node, element
 
 LONGEST = 400  # characters of one value; what is longer is cut, and said to be
@@ -80,12 +81,12 @@ def limited(name: str, limit: Content | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """A number as the page shows it: five significant digits.
+    """A number as the page shows it: five significant digits, never fewer than it is whole.
 
-    >>> number(0.123456), number(None)
-    ('0.12346', 'unknown')
+    >>> number(0.123456), number(40171.3), number(None)
+    ('0.12346', '40,171', 'unknown')
     """
-    return "unknown" if value is None else f"{value:.5g}"
+    return "unknown" if value is None else words.number(value)
 
 
 def estimate(value: float | None, stderr: float | None) -> str:
@@ -94,18 +95,16 @@ def estimate(value: float | None, stderr: float | None) -> str:
     >>> estimate(0.212345, 0.0123), estimate(None, None)
     ('0.2123 ± 0.012', 'failed')
     """
-    if value is None:
-        return "failed"
-    return f"{value:.4g}" + (f" ± {stderr:.2g}" if stderr else "")
+    return "failed" if value is None else words.estimate(value, stderr)
 
 
 def parameter(value: Any) -> str:
-    """The value of a parameter.
+    """The value of a parameter, which can be typed again.
 
-    >>> parameter(0.123456), parameter(True), parameter(None)
-    ('0.12346', 'True', 'None')
+    >>> parameter(0.123456), parameter(250000.0), parameter(True), parameter(None)
+    ('0.12346', '250000', 'True', 'None')
     """
-    return number(value) if isinstance(value, float) else short(str(value))
+    return number(value).replace(",", "") if isinstance(value, float) else short(str(value))
 
 
 def configuration(params: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from acetune.core.errors import AcetuneError
 from acetune.report.cells import short
-from acetune.report.markup import to_html
+from acetune.report.markup import clean, to_html
 from acetune.report.sections import sections
 from acetune.report.trials_section import first_trials
 
@@ -33,7 +33,7 @@ _SCRIPT_LINK = '<script src="static/page.js"></script>'
 _STYLES_LINK = '<link rel="stylesheet" href="static/page.css">'
 _WHAT_IF = "what_if"  # the figure that stands beside its slider
 _LATEST_STOPPED = 10  # stopped trials whose details are in the report
-_DETAILS_BYTES = 300_000  # of all their details together
+_DATA_BYTES = 900_000  # about, of a report: what figures and trials leave is for the details
 
 
 def write_report(study: StudyView | Path | str, out: Path | str) -> Path:
@@ -78,12 +78,14 @@ def report_content(view: StudyView) -> dict[str, Any]:
     from acetune.report.figures.choosing import chosen_trials
 
     found = page_content(view)
-    details, room = {}, _DETAILS_BYTES
+    details: dict[int, Any] = {}
+    room = _DATA_BYTES - len(_data(found))
     for trial in _spoken_of(found, chosen_trials(Digest(view))):
-        details[trial] = trial_detail(view, trial)
-        room -= len(json.dumps(details[trial]))
-        if room < 0:
+        detail = trial_detail(view, trial)
+        room -= len(json.dumps(detail))
+        if room < 0 and details:  # that of the answer, the first, is always there
             break
+        details[trial] = detail
     found["details"] = details
     return found
 
@@ -111,7 +113,7 @@ def render(content: Mapping[str, Any], *, live: bool = False) -> str:
     parts = content["parts"]
     rest = [f for f in content["figures"] if f["id"] != _WHAT_IF]
     what_if = [f for f in content["figures"] if f["id"] == _WHAT_IF]
-    name = short(content["study"]["name"], 200)
+    name = clean(short(content["study"]["name"], 200))
     return _template().substitute(
         policy=_PLOTLY_LINK if live else _policy(),
         title=html.escape(f"{name} - acetune"),

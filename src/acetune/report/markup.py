@@ -41,14 +41,14 @@ def to_html(node: Node) -> str:
     '&lt;script&gt;'
     """
     if isinstance(node, str):
-        return html.escape(_clean(node), quote=False)
+        return html.escape(clean(node), quote=False)
     attributes = "".join(
-        f' {name}="{html.escape(_clean(value))}"' for name, value in node.attributes.items()
+        f' {name}="{html.escape(clean(value))}"' for name, value in node.attributes.items()
     )
     inside = "".join(map(to_html, node.children))
     return f"<{node.tag}{attributes}>{inside}</{node.tag}>"
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Text that can stand in an HTML file: no NUL, no half of a surrogate pair."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()

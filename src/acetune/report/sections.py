@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from acetune.report.answer_section import answer
 from acetune.report.cells import (
     Content,
@@ -16,6 +18,7 @@ from acetune.report.cells import (
 )
 from acetune.report.markup import Element, Node, element
 from acetune.report.trials_section import running
+from acetune.summary import duration
 
 
 def sections(content: Content) -> dict[str, Element]:
@@ -37,14 +40,27 @@ def lead(content: Content) -> Element:
     study = content["study"]
     verb = "maximise" if study["objective"]["mode"] == "max" else "minimise"
     words = [f"{verb} {short(study['objective']['name'])}"]
-    words += [short(constraint["text"]) for constraint in study["constraints"]]
+    words += [
+        short(constraint["text"].replace("<=", "≤").replace(">=", "≥"))
+        for constraint in study["constraints"]
+    ]
     state = "running" if study["running"] else None
+    begun = datetime.fromisoformat(study["created"])
+    ran = "has run" if study["running"] else "ran"
     return element(
-        "p",
-        element("span", " · ".join(words)),
-        element("span", state, class_="badge badge-live") if state else None,
+        "div",
+        element(
+            "p",
+            element("span", " · ".join(words)),
+            element("span", state, class_="badge badge-live") if state else None,
+            class_="lead",
+        ),
+        element(
+            "p",
+            f"Begun {begun.day} {begun:%B %Y, %H:%M} UTC; {ran} for {duration(study['elapsed_s'])}",
+            class_="quiet-text begun",
+        ),
         id="lead",
-        class_="lead",
     )
 
 

@@ -7,11 +7,15 @@ from typing import Any
 import numpy as np
 
 from acetune.core.errors import StudyError
+from acetune.report.answer import best_found
+from acetune.report.answer_words import sentence
 from acetune.report.checkpoints import finite, plain
 from acetune.report.columns import CONTINUE, STEP
 from acetune.report.explanation import (
+    answer_step,
     checked_words,
     headline,
+    holds_answer,
     report_cells,
     report_columns,
     thinned,
@@ -31,14 +35,18 @@ def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dic
         last = view.trials[-1].trial if view.trials else 0
         known = f"it has trials 1 to {last}" if last else "it has no trial yet"
         raise StudyError(f"{view.path} has no trial {trial}; {known}")
+    best = best_found(view)
     with view.open() as store:
         attempts = store.rows("SELECT * FROM trials WHERE trial = ? ORDER BY attempt", (trial,))
         latest = attempts[-1]
         hardware = store.hardware().get((trial, latest["attempt"]))
         names = [name for name, number in store.names().items() if number == trial]
-        reports, unchecked = _reports(view, store, trial, latest["attempt"], most_reports)
+        star = answer_step(best, trial, latest["attempt"])
+        reports, unchecked = _reports(view, store, trial, latest["attempt"], most_reports, star)
     policy = view.info["policy"] if view.goals.constraints else {}
-    why = headline(latest, len(attempts), policy)
+    held = holds_answer(best, trial, latest["attempt"])
+    why = [sentence(held)] if held else []
+    why += headline(latest, len(attempts), policy)
     why += [f"measured on: {hardware}"] if hardware is not None else []
     why += [f"limit: {constraint.describe()}" for constraint in view.goals.constraints]
     note = why_unchecked(latest, policy, unchecked)
@@ -68,14 +76,19 @@ def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dic
 
 
 def _reports(
-    view: StudyView, store: Store, trial: int, attempt: int, most: int
+    view: StudyView, store: Store, trial: int, attempt: int, most: int, star: int | None
 ) -> tuple[dict[str, Any], bool]:
-    """The reports of an attempt as a table, and whether any of them was not checked."""
+    """The reports of an attempt as a table, and whether any of them was not checked.
+
+    The one at the step ``star`` is the answer, and is never left out.
+    """
     columns = view.reports
     rows = np.flatnonzero((columns.trial == trial) & (columns.attempt == attempt))
     turning = (columns.decision[rows] != CONTINUE) | (columns.kind[rows] != STEP)
     turning[1:] |= np.diff(columns.stratum[rows]) != 0
-    kept = thinned(len(rows), np.flatnonzero(turning)[-most // 2 :].tolist(), most)
+    keep = np.flatnonzero(turning)[-most // 2 :].tolist()
+    keep += [] if star is None else np.flatnonzero(columns.step[rows] == star).tolist()
+    kept = thinned(len(rows), keep, most)
     seqs = columns.seq[rows[kept]].tolist()
     marks = ", ".join("?" * len(seqs))
     found = store.rows(f"SELECT * FROM reports WHERE seq IN ({marks}) ORDER BY seq", tuple(seqs))
@@ -90,7 +103,7 @@ def _reports(
     unchecked = bool((columns.stratum[rows] == 0).any())
     table = {
         "columns": report_columns(view.goals),
-        "rows": [report_cells(report, words) for report in found],
+        "rows": [report_cells(report, words, star) for report in found],
         "note": note,
     }
     return table, unchecked

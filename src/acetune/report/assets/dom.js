@@ -54,11 +54,18 @@ function at(from, places) {
   return places.reduce((node, place) => node && node.children[place], from);
 }
 
-/** A number with five significant digits, as Python writes it on the page. */
+/** A number with five significant digits, but never fewer than it is whole, as Python writes it on the page. */
 function number(value, digits = 5) {
   if (value === null || value === undefined) return "";
   if (typeof value !== "number") return String(value);
-  if (Number.isInteger(value) && Math.abs(value) < 1e15) return String(value);
+  const size = Math.abs(Number(value.toPrecision(digits)));
+  if (size >= Math.min(1e4, 10 ** digits) && size < 1e9) return count(value.toFixed(0));
+  return plainNumber(value, digits);
+}
+
+/** The same without groups of digits: what can be typed again. */
+function plainNumber(value, digits = 5) {
+  if (Number.isInteger(value) && Math.abs(value) < 1e9) return String(value);
   const size = Math.abs(value);
   const text = size !== 0 && (size < 1e-4 || size >= 10 ** digits) ? value.toExponential(digits - 1) : value.toPrecision(digits);
   return text.replace(/(\.\d*?)0+(?=e|$)/, "$1").replace(/\.(?=e|$)/, "").replace(/e([+-])(\d)$/, "e$10$2");
@@ -89,7 +96,7 @@ function valueCell(value) {
 /** The value of a parameter, as Python writes it on the page. */
 function parameter(value) {
   if (value === null) return "None";
-  if (typeof value === "number") return number(value);
+  if (typeof value === "number") return Number.isInteger(value) ? String(value) : plainNumber(value);
   if (typeof value === "boolean") return value ? "True" : "False";
   return short(typeof value === "object" ? JSON.stringify(value) : value);
 }

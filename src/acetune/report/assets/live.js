@@ -36,7 +36,7 @@ async function refresh() {
 }
 
 function sayLive() {
-  sayConnection("live", page.content.study.running ? "Live" : "Live; the study is not running");
+  sayConnection("live", page.content.study.running ? "Live" : "Up to date. The study " + (page.content.study.ended === null ? "is not running." : "has ended."));
 }
 
 let events = null; // the stream, while the page is in sight

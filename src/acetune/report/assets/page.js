@@ -28,7 +28,8 @@ const ACTIONS = {
   trial(button) { openTrial(button.dataset.trial); },
   close() { document.getElementById("trial-dialog").close(); },
   async copy(button) {
-    const text = JSON.stringify(page.content.answer.best.params, null, 2);
+    const { params, step, total_steps, trial } = page.content.answer.best; // the parameters alone do not make the model
+    const text = JSON.stringify({ params, step, total_steps, trial }, null, 2);
     button.textContent = (await copied(text)) ? "Copied" : "Copying is not allowed here";
     setTimeout(() => { button.textContent = "Copy as JSON"; }, 2000);
   },

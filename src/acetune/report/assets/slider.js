@@ -17,11 +17,11 @@ function showSliders(content) {
     const [range, field] = [box.querySelector("[type=range]"), box.querySelector("[type=number]")];
     range.min = item.low;
     range.max = item.high;
-    range.step = (item.high - item.low) / 200 || "any";
-    field.step = range.step;
+    range.step = item.step ?? "any";
+    field.step = item.step ?? "any";
     if (!limits.has(place)) {
       range.value = item.limit;
-      field.value = number(item.limit);
+      field.value = String(item.limit);
     }
     answerSlider(place);
   });
@@ -39,8 +39,7 @@ function newSlider(holder, item, place) {
     make("p", { class: "quiet-text" }, item.note || ""));
   const [range, field, reset] = [box.querySelector("[type=range]"), box.querySelector("[type=number]"), box.querySelector("button")];
   range.addEventListener("input", () => {
-    limits.set(place, Number(range.value));
-    field.value = number(Number(range.value));
+    field.value = plainNumber(Number(range.value), 12); // round, but for what floats add to it
     limits.set(place, Number(field.value)); // what is shown is what is asked
     answerSlider(place);
   });
@@ -86,7 +85,8 @@ function answerSlider(place) {
 
 function slidWords(item, limit, now, own) {
   const objective = page.content.study.objective;
-  const words = ["With " + short(item.constraint, 80) + " " + sense(item) + " " + number(limit) + ": "];
+  const others = page.content.what_if.filter((other) => other !== item).map((other) => short(other.constraint, 80) + " still " + sense(other) + " " + number(other.limit));
+  const words = ["With " + [short(item.constraint, 80) + " " + sense(item) + " " + number(limit), ...others].join(", ") + ": "];
   if (!now || now.value === null) words.push(make("strong", {}, "nothing recorded qualifies"), ".");
   else {
     words.push(make("strong", {}, short(objective.name, 80) + " " + number(now.value)),
@@ -97,8 +97,11 @@ function slidWords(item, limit, now, own) {
     } else words.push(limit === item.limit ? ", under the limit of the study." : ".");
   }
   const unchecked = now ? now.unchecked_better : null;
-  if (unchecked) words.push(" " + count(unchecked) + " better " + (unchecked === 1 ? "checkpoint was" : "checkpoints were") + " never checked.");
-  else if (unchecked === 0) words.push(" Nothing better was left unchecked.");
+  if (unchecked) {
+    const many = (unchecked === 1 ? "checkpoint was" : "checkpoints were") + " never checked";
+    if (now.value === null) words.push(" " + count(unchecked) + " " + many + ".");
+    else words.push(" " + count(unchecked) + " better " + many + ": it is at least this good.");
+  }
   return words;
 }
 

@@ -25,9 +25,10 @@ def chosen_trials(digest: Digest, most: int = MOST) -> dict[int, str]:
             chosen.setdefault(trial, why)
 
     if digest.answer is not None:
-        take(digest.answer.trial, "the answer")
+        take(digest.answer.trial, "holds the answer")
     if digest.nearest_misses:
-        take(digest.nearest_misses[0].trial, "nearest miss")
+        word = "nearest miss" if digest.answer is None else "better, over a limit"
+        take(digest.nearest_misses[0].trial, word)
     if digest.constrained:
         rows = np.flatnonzero(reports.stratum == INVALID)
         loss = digest.checked_loss(rows)

@@ -122,34 +122,6 @@ def lines_by_stratum(
     return traces
 
 
-def stop_marks(
-    digest: Digest, drawn: list[Curve], values: list[Floats], span: float
-) -> dict[str, Any]:
-    """Squares around the last reports of stopped trials, or the last that can be drawn."""
-    steps, heights, texts = [], [], []
-    for curve, its in zip(drawn, values, strict=True):
-        finite = np.flatnonzero(np.isfinite(its))
-        if curve.stopped and len(finite):
-            steps.append(int(digest.view.reports.step[curve.rows[finite[-1]]]))
-            heights.append(float(its[finite[-1]]))
-            texts.append(f"trial {curve.trial} stopped at step {curve.last_step}")
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "stopped here",
-        "x": steps,
-        "y": plain_near(heights, span),
-        "text": texts,
-        "marker": {
-            "symbol": "square-open",
-            "size": 12,
-            "color": NEUTRAL,
-            "line": {"width": 2, "color": NEUTRAL},
-        },
-        "hovertemplate": "%{text}<extra></extra>",
-    }
-
-
 def step_span(first: int, last: int, log: bool) -> list[float]:
     """The steps to show, with room for a label at the right."""
     if log:
@@ -169,7 +141,10 @@ def end_labels(
     height_px: int,
     log: bool,
 ) -> list[dict[str, Any]]:
-    """A label at the end of each curve, moved up or down where it would lie on another."""
+    """A label at the end of each curve, moved up or down where it would lie on another.
+
+    From a label that had to move a line leads to its curve.
+    """
     placed: list[tuple[float, float, float]] = []  # start and width in shares, pixels from below
     labels = []
     for curve, its in zip(drawn, values, strict=True):
@@ -198,17 +173,29 @@ def end_labels(
             ),
         )
         placed.append((start, width, best))
+        side = {
+            "text": safe(text, 28),
+            "font": {"size": 11},
+            "x": x,
+            "xanchor": "left" if right else "right",
+            "yanchor": "middle",
+        }
+        moved = best - height
+        if abs(moved) < _LABEL:
+            away = {"xshift": 8 if right else -8, "yref": "y domain", "y": best / height_px}
+            labels.append({**NOTE, **side, **away})
+            continue
         labels.append(
             {
-                **NOTE,
-                "text": safe(text, 28),
-                "font": {"size": 11},
-                "x": x,
-                "xanchor": "left" if right else "right",
-                "xshift": 8 if right else -8,
-                "yref": "y domain",
-                "y": best / height_px,
-                "yanchor": "middle",
+                **side,
+                "y": y.low + y.span * height / height_px,
+                "showarrow": True,
+                "arrowhead": 0,
+                "arrowwidth": 1,
+                "arrowcolor": NEUTRAL,
+                "standoff": 5,
+                "ax": 14 if right else -14,
+                "ay": -round(moved),
             }
         )
     return labels

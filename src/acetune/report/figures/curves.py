@@ -14,9 +14,9 @@ from acetune.report.figures.curve_lines import (
     gathered,
     lines_by_stratum,
     step_span,
-    stop_marks,
 )
-from acetune.report.figures.digest import Digest, Floats, Whole, limit_text
+from acetune.report.figures.curve_marks import answer_star, late_checks, late_rows, stop_marks
+from acetune.report.figures.digest import Digest, Floats, Place, Whole, limit_text
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures.look import (
     AXIS,
@@ -40,6 +40,9 @@ def curves(digest: Digest, trials: list[int] | None = None) -> Drawing:
         return nothing("curves", _TITLE, why)
     objective = [digest.sign * digest.loss[curve.rows] for curve in drawn]
     ends = [float(its[finite[-1]]) for its in objective if len(finite := _finite(its))]
+    late = late_rows(digest, drawn)
+    star = digest.answer if any(_holds_answer(digest, curve) for curve in drawn) else None
+    ends += [] if star is None else [star.value]
     y = window(np.concatenate(objective), [*ends, *[_best(digest, curve) for curve in drawn]])
     last = max(curve.last_step for curve in drawn)
     first = min(int(digest.view.reports.step[curve.rows[0]]) for curve in drawn)
@@ -47,6 +50,9 @@ def curves(digest: Digest, trials: list[int] | None = None) -> Drawing:
     data = lines_by_stratum(digest, drawn, objective, y.span, "y", True)
     stops = stop_marks(digest, drawn, objective, y.span)
     data += [stops] if stops["x"] else []
+    checked = digest.sign * digest.checked_loss(late)
+    data += late_checks(digest, late, checked, y.span, "y")
+    data += [] if star is None else [answer_star(digest, star, star.value, y.span, "y")]
     layout = base_layout(
         sum(_HEIGHTS) + 90 if digest.constrained else _HEIGHTS[0] + 90,
         margin={"b": 66, "r": 14},
@@ -58,11 +64,19 @@ def curves(digest: Digest, trials: list[int] | None = None) -> Drawing:
     layout["yaxis"]["range"] = y.range
     layout["annotations"] = end_labels(digest, drawn, objective, y, span, _HEIGHTS[0], log)
     if digest.constrained:
-        data += _lower_part(digest, drawn, layout)
+        data += _lower_part(digest, drawn, late, star, layout)
     caption = _caption(digest, drawn, trials is None, log)
     return Drawing(
         "curves", _TITLE, caption, _alt(digest, drawn), data, layout, _table(digest, drawn)
     )
+
+
+def _holds_answer(digest: Digest, curve: Curve) -> bool:
+    """Whether the answer is a checkpoint of the attempt that is drawn."""
+    answer = digest.answer
+    if answer is None or answer.trial != curve.trial:
+        return False
+    return answer.attempt == digest.rows[curve.trial].attempt
 
 
 def _finite(values: Floats) -> Whole:
@@ -83,13 +97,17 @@ def _lower(digest: Digest, rows: Whole) -> Floats:
     return np.where(np.isfinite(violation), violation, np.nan)
 
 
-def _lower_part(digest: Digest, drawn: list[Curve], layout: dict[str, Any]) -> list[dict[str, Any]]:
+def _lower_part(
+    digest: Digest, drawn: list[Curve], late: Whole, star: Place | None, layout: dict[str, Any]
+) -> list[dict[str, Any]]:
     """The constraint below the objective, on the same steps."""
     values = [_lower(digest, curve.rows) for curve in drawn]
+    later = _lower(digest, late)
     constraints = digest.goals.constraints
     one = len(constraints) == 1
     limit = constraints[0].limit if one else 0.0
-    view = window(np.concatenate(values), [limit])
+    at_star = [] if star is None else _lower(digest, np.array([star.row])).tolist()
+    view = window(np.concatenate([*values, later]), [limit, *at_star])
     whole = sum(_HEIGHTS) + 16
     layout["yaxis"]["domain"] = [1 - _HEIGHTS[0] / whole, 1]
     layout["xaxis"]["anchor"] = "y2"
@@ -125,7 +143,11 @@ def _lower_part(digest: Digest, drawn: list[Curve], layout: dict[str, Any]) -> l
             "yanchor": "bottom",
         }
     )
-    return lines_by_stratum(digest, drawn, values, view.span, "y2", False)
+    data = lines_by_stratum(digest, drawn, values, view.span, "y2", False)
+    data += late_checks(digest, late, later, view.span, "y2")
+    if star is not None and math.isfinite(at_star[0]):
+        data.append(answer_star(digest, star, at_star[0], view.span, "y2"))
+    return data
 
 
 def _caption(digest: Digest, drawn: list[Curve], picked: bool, log: bool) -> str:
@@ -133,6 +155,10 @@ def _caption(digest: Digest, drawn: list[Curve], picked: bool, log: bool) -> str
         "Each mark is a report; colour and symbol are its stratum: a circle is valid, a cross "
         "invalid, an open circle unchecked. A square marks where a trial was stopped."
     )
+    if any(_holds_answer(digest, curve) for curve in drawn):
+        text += " The star is the answer: that checkpoint, not the end of its curve."
+    if len(late_rows(digest, drawn)):
+        text += " A diamond is a checkpoint that was checked at the end of its trial or later."
     if digest.constrained:
         text += " Below, what their checks measured; the dashed line is the limit."
         if any(constraint.margin_se for constraint in digest.goals.constraints):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acetune.core.goals import Constraint, Goals
-from acetune.report.checkpoints import best_rows, losses
+from acetune.report.checkpoints import best_rows, better_misses, losses
 from acetune.report.columns import INVALID, STEP, UNCHECKED, VALID
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ STRATA_ORDER = ((INVALID, "invalid"), (UNCHECKED, "unchecked"), (VALID, "valid")
 
 
 _MOST_FOUND = 100
+_UNSAID_S = 60.0  # seconds that a session may have run since it last said how long
 
 
 class Place(NamedTuple):
@@ -102,7 +103,6 @@ class Digest:
     @cached_property
     def elapsed(self) -> Floats:
         """Seconds that the study had run when each report came; pauses between runs left out."""
-        # a session that was killed may have run a little longer than it last said
         return np.asarray(np.maximum.accumulate(self.since_start(self.view.reports.time)))
 
     def since_start(self, times: Floats) -> Floats:
@@ -115,7 +115,12 @@ class Digest:
         lengths = np.array([session["seconds"] for session in sessions], float)
         before = np.concatenate([[0.0], np.cumsum(lengths)])[:-1]
         which = np.clip(np.searchsorted(started, times, side="right") - 1, 0, None)
-        return np.asarray(np.maximum(before[which] + times - started[which], 0.0))
+        # the clock on the wall goes on while a machine sleeps, that of a session does not; one
+        # that runs, or was killed, may have run a little longer than it last said
+        known = np.array([session["ended"] is not None for session in sessions])
+        most = np.where(known, lengths, 1.02 * lengths + _UNSAID_S)
+        within = np.clip(times - started[which], 0.0, most[which])
+        return np.asarray(before[which] + within)
 
     @cached_property
     def end(self) -> float:
@@ -185,7 +190,13 @@ class Digest:
 
     @cached_property
     def nearest_misses(self) -> list[Place]:
-        """The checkpoint of each trial that came nearest to its limits, nearest first."""
+        """The checkpoint of each trial that came nearest to its limits, nearest first.
+
+        Beside an answer those that are better than it.
+        """
+        if self.answer is not None:
+            rows = better_misses(self.view, self.answer.value, _MOST_FOUND)
+            return [self.place(row) for row in rows]
         return [self.place(row) for row in self._best(INVALID)]
 
     def _best(self, stratum: int) -> list[int]:

@@ -12,7 +12,7 @@ from acetune.report.figures.effects import LEAST, Effect, columns, effects
 from acetune.report.figures.look import ANSWER, BEST_OF_ALL, NEUTRAL, NOTE
 from acetune.report.figures.words import count, plain, safe, short
 
-_TITLE = "What the parameters go with"
+_TITLE = "Which parameters mattered"
 _MOST = 12
 _ROW, _BAR = 54, 0.24
 
@@ -44,7 +44,8 @@ def importance(digest: Digest) -> Drawing:
     data: list[dict[str, Any]] = []
     looks = {"objective": (BEST_OF_ALL, "", 0.0), "feasibility": (ANSWER, "/", -0.27)}
     for name, its in found.items():
-        data += _traces(name, [its[i] for i in shown], looks[name])
+        if any(its[i].share is not None for i in shown):  # else the legend has it for nothing
+            data += _traces(name, [its[i] for i in shown], looks[name], legend=not data)
     layout = _layout(found, shown)
     caption = _caption(digest, len(order), outcomes)
     table = SmallTable(["parameter", *found], [_cells(found, i) for i in order[:40]])
@@ -62,7 +63,9 @@ def _why_not(found: dict[str, list[Effect]]) -> str:
     return "The trials differ too little to tell: all came out alike, or had the same parameters."
 
 
-def _traces(name: str, its: list[Effect], look: tuple[str, str, float]) -> list[dict[str, Any]]:
+def _traces(
+    name: str, its: list[Effect], look: tuple[str, str, float], *, legend: bool
+) -> list[dict[str, Any]]:
     colour, pattern, shift = look
     places = [shift - i for i in range(len(its))]
     words = [f"{name}: {_percent(effect)}" for effect in its]
@@ -88,7 +91,7 @@ def _traces(name: str, its: list[Effect], look: tuple[str, str, float]) -> list[
         "type": "scatter",
         "mode": "markers",
         "name": "chance",
-        "showlegend": name == "objective",
+        "showlegend": legend,
         "legendgroup": "chance",
         "x": plain([100 * its[i].chance for i in told], 3),
         "y": [places[i] for i in told],

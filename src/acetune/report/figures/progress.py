@@ -70,7 +70,7 @@ def progress(digest: Digest) -> Drawing:
         )
     layout = base_layout(
         340,
-        xaxis={"title": axis_title(f"Time ({unit_name})"), "rangemode": "tozero"},
+        xaxis={"title": axis_title(f"Time ({unit_name})"), "range": _times(digest, all_rows, unit)},
         yaxis={"title": axis_title(safe(name, 24)), "range": [window[0], window[1]]},
         margin={"b": 62},
         showlegend=True,
@@ -88,6 +88,13 @@ def progress(digest: Digest) -> Drawing:
         layout,
         _table(digest, rows, all_rows),
     )
+
+
+def _times(digest: Digest, all_rows: Whole, unit: float) -> list[float]:
+    """The moments to show: from the first report with a value on, nothing is to be seen before."""
+    first, end = float(digest.elapsed[all_rows[0]]) / unit, digest.end / unit
+    room = 0.03 * (end - first) or 0.5
+    return [max(0.0, first - room), end + room]
 
 
 def _improvements(loss: Floats) -> Whole:

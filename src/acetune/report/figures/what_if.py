@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from acetune.core.goals import Constraint
 from acetune.report.figures.digest import Digest
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures.look import AXIS, BEST_OF_ALL, NEUTRAL, NOTE, VALID, faint
-from acetune.report.figures.ranges import Window, window
+from acetune.report.figures.ranges import Window, window, within_reach
 from acetune.report.figures.stairs import Stairs, fewer, shifted, stairs_of, standing_on
 from acetune.report.figures.words import count, number, plain_near, safe, short
 from acetune.report.what_if import what_if as breakpoints
 
 _TITLE = "What another limit would give"
 _MOST_PANELS = 4
-_HEIGHTS = (190, 70)  # pixels: objective, unchecked checkpoints
-_GAPS = (14, 70)  # pixels: inside a panel, below it
+_HEIGHTS = (190, 92)  # pixels: objective, unchecked checkpoints
+_GAPS = (18, 70)  # pixels: inside a panel, below it
 _BLOCK = sum(_HEIGHTS) + sum(_GAPS)
 _TOP, _FOOT = 10, 84
 
@@ -28,7 +30,8 @@ def what_if(digest: Digest) -> Drawing:
         return nothing("what_if", _TITLE, "This study has no constraints, so no limits to move.")
     if not len(digest.measured.rows):
         return nothing("what_if", _TITLE, "No checkpoint has been checked with success yet.")
-    found = [stairs_of(entry["breakpoints"]) for entry in breakpoints(digest.view)]
+    entries = breakpoints(digest.view)
+    found = [stairs_of(entry["breakpoints"]) for entry in entries]
     if not any(len(stairs.limits) for stairs in found):
         why = "Every checked checkpoint breaks several limits: moving a single one would not help."
         return nothing("what_if", _TITLE, why)
@@ -37,12 +40,14 @@ def what_if(digest: Digest) -> Drawing:
     data: list[dict[str, Any]] = []
     words, table_rows = [], []
     for panel, (constraint, stairs) in enumerate(zip(constraints, found, strict=False)):
-        _panel(digest, panel, stairs, data, layout, whole)
+        ends = within_reach(np.array([entries[panel]["low"], entries[panel]["high"]]))
+        x = Window(float(ends[0]), float(ends[1]), 0)  # that of the slider
+        _panel(digest, panel, stairs, x, data, layout, whole)
         words.append(_said(digest, constraint, stairs))
         table_rows += _table_rows(constraint, stairs)
     objective = short(digest.goals.objective.name)
     table = SmallTable(["limit", f"best {objective}", "where", "unchecked, better"], table_rows)
-    caption = _caption(digest)
+    caption = _caption(digest, band=any("fill" in trace for trace in data))
     return Drawing("what_if", _TITLE, caption, " ".join(words), data, layout, table)
 
 
@@ -50,6 +55,7 @@ def _panel(
     digest: Digest,
     panel: int,
     stairs: Stairs,
+    x: Window,
     data: list[dict[str, Any]],
     layout: dict[str, Any],
     whole: int,
@@ -58,10 +64,12 @@ def _panel(
     measured = digest.measured
     held = standing_on(stairs, constraint)
     shown = fewer(stairs)
-    x = window(measured.values[:, panel], [constraint.limit, *stairs.limits[:1].tolist()])
     must = [] if not len(stairs.values) else [float(stairs.values[-1])]
     y = window(stairs.values, must + ([] if held is None else [float(stairs.values[held])]))
     loose = x.high if constraint.lower is None else x.low
+    if len(stairs.limits):  # a step that lies outside is drawn, and can be scrolled to
+        last = float(within_reach(stairs.limits[-1:])[0])
+        loose = max(loose, last) if constraint.lower is None else min(loose, last)
     names = [f"{letter}{_key(panel, part)}" for part in (0, 1) for letter in "xy"]
     if len(shown.limits):
         top: dict[str, Any] = {"type": "scatter", "xaxis": names[0], "yaxis": names[1]}
@@ -178,7 +186,8 @@ def _axes(
             }
         )
     left = (constraint.limit - x.low) / x.span > 0.5
-    text = f"limit now {constraint.limit:g}" + ("" if found else ":<br>nothing qualifies")
+    below = (digest.sign < 0) == found
+    text = f"limit now {number(constraint.limit, 6)}" + ("" if found else ":<br>nothing qualifies")
     layout["annotations"].append(
         {
             **NOTE,
@@ -188,8 +197,10 @@ def _axes(
             "xanchor": "right" if left else "left",
             "xshift": -3 if left else 3,
             "yref": f"y{upper} domain",
-            "y": 0.02 if digest.sign < 0 else 0.98,
-            "yanchor": "bottom" if digest.sign < 0 else "top",
+            # away from the stairs: they begin on the bad side, and do so after the limit if
+            # nothing qualifies
+            "y": 0.02 if below else 0.98,
+            "yanchor": "bottom" if below else "top",
             "align": "right" if left else "left",
         }
     )
@@ -234,14 +245,18 @@ def _table_rows(constraint: Constraint, stairs: Stairs) -> list[list[str]]:
     ]
 
 
-def _caption(digest: Digest) -> str:
+def _caption(digest: Digest, *, band: bool) -> str:
     constraints = len(digest.goals.constraints)
-    text = (
-        "The best objective among the checked checkpoints, had the limit been another one. The "
-        "band shows where the step would lie with values one standard error better or worse. "
-        "Below: how many reported checkpoints are better than that and were never checked, so the "
-        "line is a lower bound of what is possible. A limit that is chosen after looking needs "
-        "fresh data to confirm it."
+    text = "The best objective among the checked checkpoints, had the limit been another one. "
+    if band:
+        text += (
+            "The band shows where the step would lie with values one standard error better or "
+            "worse. "
+        )
+    text += (
+        "Below: how many reported checkpoints are better than that and were never checked; where "
+        "there are any, something better may be possible. A limit that is chosen after looking "
+        "needs fresh data to confirm it."
     )
     if any(constraint.margin_se for constraint in digest.goals.constraints):
         text += " Limits include the margin."
