@@ -67,7 +67,8 @@ def test_a_real_study_is_seen_to_run_and_to_be_killed(browser: Browser, study: P
             expect(seen.page.locator("#numbers")).not_to_have_text(before)
             os.kill(driver.pid, signal.SIGKILL)
             driver.wait()
-            expect(seen.page.locator("#connection")).to_have_text("Live; the study is not running")
+            said = "Up to date. The study is not running."
+            expect(seen.page.locator("#connection")).to_have_text(said)
             assert seen.complaints == []
     finally:
         driver.kill()
@@ -102,7 +103,7 @@ def test_nothing_but_figures_waits_for_plotly(browser: Browser, finished: Path) 
         page.goto(server.address.url, wait_until="commit")
         expect(page.locator("#answer")).to_contain_text(f"{best.value:.5g}")
         expect(page.locator("#trials-shown")).to_contain_text("1 to 25 of 40")
-        expect(page.locator("#connection")).to_contain_text("Live")
+        expect(page.locator("#connection")).to_have_text("Up to date. The study has ended.")
         page.locator("#plot-progress").evaluate("place => place.scrollIntoView()")
         assert page.locator(".main-svg").count() == 0
         held[0].continue_()
@@ -182,7 +183,8 @@ def test_with_a_token_the_address_loses_it(browser: Browser, finished: Path) -> 
         serving(finished, token="open-sesame") as server,
         opened(browser, server.address.url) as seen,
     ):
-        expect(seen.page.locator("#connection")).to_contain_text("Live")  # events need it too
+        said = "Up to date. The study has ended."
+        expect(seen.page.locator("#connection")).to_have_text(said)  # events need it too
         assert seen.page.url == f"http://127.0.0.1:{server.address.port}/"
         assert seen.page.evaluate("document.cookie") == ""
         assert httpx.get(seen.page.url).status_code == 401

@@ -217,7 +217,7 @@ def test_when_fresh_data_breaks_a_limit_nothing_is_recommended(study: Path) -> N
     assert answer["outcome"] == "feasible" and not answer["recommended"]
     assert answer["words"] == (
         "No model can be recommended: all 2 candidates broke a limit on fresh data. The best had "
-        "g 2.5 there (limit <= 2; 2 where it was chosen)."
+        "g 2.5 there (limit ≤ 2; 2 where it was chosen)."
     )
     assert "confirm_top=7 (now 3)" in answer["next"]
     (fresh,) = answer["best"]["fresh"]["constraints"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -38,6 +41,25 @@ def test_it_goes_where_it_is_told(small: Path, tmp_path: Path) -> None:
     run(small, "-o", tmp_path / "new" / "folder" / "page.html")
     assert (tmp_path / "new" / "folder" / "page.html").exists()
     assert not small.with_suffix(".html").exists()
+
+
+def test_a_name_that_is_no_text_can_be_shown(tmp_path: Path) -> None:
+    study = make_study(tmp_path / os.fsdecode(b"caf\xe9.db"), trials=12, reports=120)
+    written = write_report(study, tmp_path / "report.html")
+    assert "<h1>caf?.db</h1>" in written.read_text("utf-8")
+
+
+def test_a_large_study_with_many_parameters_stays_small(tmp_path: Path) -> None:
+    study = make_study(tmp_path / "study.db", trials=5_000, reports=20_000, constraints=2)
+    with sqlite3.connect(study) as db:
+        rows = db.execute("SELECT rowid, params FROM trials").fetchall()
+        more = [
+            (json.dumps(json.loads(params) | {f"p{i}": (row * 0.618 + i) % 1 for i in range(13)}),
+             row) for row, params in rows
+        ]  # fmt: skip
+        db.executemany("UPDATE trials SET params = ? WHERE rowid = ?", more)
+    db.close()
+    assert write_report(study, tmp_path / "report.html").stat().st_size < 6_000_000
 
 
 def test_figures_as_images(small: Path, tmp_path: Path) -> None:

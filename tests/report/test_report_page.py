@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,44 @@ def test_the_numbers_are_those_of_the_study_file(
         assert table == f"1 to 25 of {sum(shown['trials'].values())}"
 
 
+def test_fresh_data_stands_beside_the_search_and_has_the_last_word(
+    browser: Browser, finished: Path, report: Path
+) -> None:
+    best = acetune.load(finished).best
+    assert best is not None and best.confirmation is not None
+    assert best.total_steps is not None and best.step < best.total_steps
+    with opened(browser, report, scripts=False) as watched:
+        page = watched.page
+        for name, measured in best.confirmation.values.items():
+            place = "objective" if name == "auc" else f"constraint {name}"
+            text = page.locator(f'[data-fresh="{place}"]').inner_text()
+            assert text == f"{measured.value:.4g} ± {measured.stderr:.2g}"
+        answer = page.locator("#answer")
+        expect(answer).to_contain_text(f"Stop at step {best.step} of {best.total_steps}")
+        expect(answer).to_contain_text('acetune.load("study.db").best.load()')
+        expect(page.locator("#lead")).to_contain_text("Begun 21 September 2026, ")
+        page.locator("#words summary").click()
+        expect(page.locator("#words dt").first).to_be_visible()
+
+
+def test_a_broken_limit_on_fresh_data_is_not_green(browser: Browser, tmp_path: Path) -> None:
+    study = make_study(tmp_path / "study.db", trials=30, reports=600, constraints=1)
+    fresh = json.dumps({"gap": [0.4321, 0.01]})
+    with sqlite3.connect(study) as db:
+        db.execute("UPDATE confirmations SET status = 'failed', metrics = ?", (fresh,))
+    db.close()
+    with opened(browser, write_report(study, tmp_path / "report.html")) as watched:
+        page = watched.page
+        expect(page.locator("#answer .words")).to_contain_text("No model can be recommended")
+        expect(page.locator("#answer .words")).to_contain_text("gap 0.4321 there (limit ≤ 0.1")
+        expect(page.locator("#answer")).to_contain_text("What next: keep away from the limit")
+        values = page.locator("#answer table").first
+        expect(values.locator(".bad")).to_have_text("broken")
+        assert values.locator(".good").count() == 0
+        expect(values).to_contain_text("not measured")
+        expect(page.locator("#result-0")).to_contain_text("It broke a limit on fresh data.")
+
+
 def test_the_slider_gives_what_the_study_would(
     browser: Browser, finished: Path, report: Path
 ) -> None:
@@ -76,10 +115,11 @@ def test_the_slider_gives_what_the_study_would(
 def _slide(watched: Watched, result: acetune.StudyResult, name: str, place: int) -> None:
     slider = watched.page.locator(f"#range-{place}")
     shown = watched.page.locator(f"#result-{place}")
-    low, high = (float(slider.get_attribute(end) or "nan") for end in ("min", "max"))
+    ends = (slider.get_attribute(name) for name in ("min", "max", "step"))
+    low, high, step = (float(end or "nan") for end in ends)
     answers = set()
     for share in (0.0, 0.2, 0.45, 0.6, 0.8, 1.0):
-        slider.fill(str(low + share * (high - low)))
+        slider.fill(f"{low + round(share * (high - low) / step) * step:.12g}")
         limit = float(watched.page.locator(f"#field-{place}").input_value())
         expected = result.what_if(**{name: limit})
         answers.add(shown.inner_text())
@@ -218,7 +258,7 @@ def test_a_miss_says_what_it_counts_as(browser: Browser, finished: Path, report:
             assert found is not None, text
             value, stderr, counts = map(float, found.groups())
             assert counts == pytest.approx(value + stderr, rel=0.01)
-            assert counts > constraint.limit
+            assert counts >= constraint.limit and "beyond" in text
         assert misses.count() > 0
 
 
@@ -231,7 +271,13 @@ def test_the_configuration_is_copied(browser: Browser, finished: Path, report: P
         expect(page.get_by_role("button", name="Copied")).to_be_visible()
         page.locator("#trial-words").focus()
         page.keyboard.press("ControlOrMeta+v")
-        assert json.loads(page.locator("#trial-words").input_value()) == best.params
+        # the parameters alone, trained to their end, would make another model
+        assert json.loads(page.locator("#trial-words").input_value()) == {
+            "params": best.params,
+            "step": best.step,
+            "total_steps": best.total_steps,
+            "trial": best.trial,
+        }
         assert watched.complaints == []
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from acetune import queries
 from acetune.found import FailureOfCheck, FoundCheckpoint, Ledger
-from acetune.report.answer_words import sentence, words_of_answer
+from acetune.report.answer_words import in_print, words_of_answer
 from acetune.report.checkpoints import (
     as_json,
     best_of_all,
@@ -139,15 +139,15 @@ def answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
         "best": as_json(view, best),
         "later": later_checks(view, best),
         "load": f"acetune.load({name}).best.load()" if kept else None,
-        "trust": trust_in_best(result),
-        "next": sentence(after_failed_confirmation(result)) if failed else None,
+        "trust": in_print(trust_in_best(result)),
+        "next": f"{after_failed_confirmation(result)}." if failed else None,
         "best_of_all": None
         if of_all is None
         else {**(as_json(view, of_all[0]) or {}), "stratum": of_all[1]},
         "candidates": [as_json(view, found) for found in result.candidates[:_SHOWN]],
         "nearest_misses": [as_json(view, found) for found in misses],
         "unchecked_better": missing,
-        "words": words_of_answer(result, of_all, missing, running=view.running),
+        "words": in_print(words_of_answer(result, of_all, missing, running=view.running)),
     }
 
 

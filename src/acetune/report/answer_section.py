@@ -36,7 +36,9 @@ def answer(content: Content) -> Element:
             class_="title-row",
         ),
         element("p", short(found["words"], 2000), class_="words"),
-        element("p", short(f"What next: {found['next']}", 2000)) if found["next"] else None,
+        element("p", element("strong", "What next: "), short(found["next"], 2000))
+        if found["next"]
+        else None,
     ]
     if best is not None:
         left = element("div", _values(content, best), _trust(found, best))
@@ -72,46 +74,45 @@ def _verdict(found: Content, *, running: bool) -> Element:
 
 
 def _values(content: Content, best: Content) -> Element:
-    """The values in the search, on fresh data where it was asked, and what was wanted."""
+    """What was wanted, the values in the search, and on fresh data where it was asked."""
     objective, fresh = content["study"]["objective"], best["fresh"]
-    row: list[Node] = [
-        element("th", short(objective["name"]), scope="row"),
-        number_cell(best["value"], data_value="objective"),
-    ]
+    wanted = "highest" if objective["mode"] == "max" else "lowest"
+    row = [_wanted(objective["name"], wanted), number_cell(best["value"], data_value="objective")]
     if fresh is not None:
         row.append(_on_fresh(fresh["objective"], "objective"))
-    rows = [[*row, element("td", "highest" if objective["mode"] == "max" else "lowest")]]
+    rows = [row]
     margins = _margins(content)
     for place, measured in enumerate(best["constraints"]):
         name = f"constraint {measured['name']}"[:LONGEST]
+        again = None if fresh is None else fresh["constraints"][place]
+        shown = estimate(measured["value"], measured["stderr"])
         row = [
-            element("th", short(measured["name"]), scope="row"),
+            _wanted(measured["name"], limit_words(measured)),
             element(
                 "td",
-                element(
-                    "span",
-                    estimate(measured["value"], measured["stderr"]),
-                    data_value=name,
-                ),
+                element("span", shown, data_value=name),
+                " ",
+                _holds(measured) if again is None else None,  # fresh data has the last word
                 _with_margin(measured, margins[measured["name"]]),
-                class_="number",
             ),
         ]
-        judge = measured
         if fresh is not None:
-            again = fresh["constraints"][place]
             row.append(_on_fresh(again, name))
-            judge = again or measured  # fresh data has the last word
-        limit = element("span", limit_words(measured), class_="nowrap")
-        rows.append([*row, element("td", limit, " ", _holds(judge))])
-    columns = ["", "in the search", "on fresh data", "wanted"]
+        rows.append(row)
+    columns = ["wanted", "in the search", "on fresh data"]
     if fresh is None:
-        columns = ["", "value", "wanted"]
+        columns = ["wanted", "value"]
     return element(
         "div",
         element("h3", "Values against limits"),
         table(columns, rows, "Values of the answer against their limits"),
     )
+
+
+def _wanted(name: str, what: str) -> Element:
+    """A metric and what is wanted of it."""
+    what_in_words = element("span", what, class_="nowrap quiet-text")
+    return element("th", f"{short(name)} ", what_in_words, scope="row")
 
 
 def _holds(measured: Content) -> Element:
@@ -121,12 +122,11 @@ def _holds(measured: Content) -> Element:
 
 
 def _on_fresh(measured: Content | None, name: str) -> Element:
-    """A value on fresh data, coloured by whether it keeps its limit."""
+    """A value on fresh data, and whether it keeps its limit."""
     if measured is None:
         return element("td", "not measured", class_="quiet-text")
-    colour = {True: "good", False: "bad"}.get(measured.get("ok", ""))
-    shown = estimate(measured["value"], measured["stderr"])
-    return element("td", element("span", shown, class_=colour, data_fresh=name), class_="number")
+    shown = element("span", estimate(measured["value"], measured["stderr"]), data_fresh=name)
+    return element("td", shown, " ", _holds(measured) if "ok" in measured else None)
 
 
 def _margins(content: Content) -> dict[str, float]:
@@ -154,9 +154,10 @@ def _configuration(found: Content, best: Content) -> Element:
     copy = element(
         "button", "Copy as JSON", type="button", class_="quiet script", data_action="copy"
     )
+    title = "Configuration" if found["recommended"] else "The best in the search"
     return element(
         "div",
-        element("div", element("h3", "Configuration"), copy, class_="title-row"),
+        element("div", element("h3", title), copy, class_="title-row"),
         table(["parameter", "value"], rows, "Parameters of the answer")
         if rows
         else element("p", "It has no parameters."),

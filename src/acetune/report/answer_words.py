@@ -71,7 +71,7 @@ def _limits(goals: Goals, best: FoundCheckpoint, running: bool) -> str:
     if not held:
         return ""
     holds = "hold" if len(held) > 1 else "holds"
-    where = "" if running else " in the search; nobody has looked at fresh data"
+    where = "" if running else " in the search; nothing was measured on fresh data"
     if best.status == "confirmed":
         where = ", also on fresh data"
     listed = " and ".join(filter(None, [", ".join(held[:-1]), held[-1]]))
@@ -133,3 +133,12 @@ def sentence(text: str) -> str:
     ('None yet.', 'Is the limit right?')
     """
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?')) else '.'}"
+
+
+def in_print(text: str) -> str:
+    """Limits with the signs of print, for a page.
+
+    >>> in_print("gap 0.12 (limit <= 0.1; 0.09 where it was chosen)")
+    'gap 0.12 (limit ≤ 0.1; 0.09 where it was chosen)'
+    """
+    return text.replace("(limit <= ", "(limit ≤ ").replace("(limit >= ", "(limit ≥ ")

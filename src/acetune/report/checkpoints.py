@@ -69,15 +69,20 @@ def better_misses(view: StudyView, value: float, most: int = _MOST_FOUND) -> lis
     Of each trial the one that violates least, and those trials first.
     """
     reports = view.reports
+    asked, known = view.memory.get("better misses", (None, []))
+    if asked == (len(reports), value):  # the answer and the figures both ask
+        return list(known[:most])
     rows = np.flatnonzero((reports.stratum == INVALID) & np.isfinite(reports.violation))
     rows = rows[usable(reports.checked_objective[rows])]
     loss = losses(view.goals.objective, reports.checked_objective[rows])
     better = loss < losses(view.goals.objective, np.array([value]))[0]
-    rows, loss = rows[better], loss[better]
-    rows = rows[np.lexsort([rows, loss, reports.violation[rows]])]
+    rows = rows[better]
+    # by one key, then as they came: sorting by two takes ten times as long
+    rows = rows[np.argsort(reports.violation[rows], kind="stable")]
     _, first = np.unique(reports.trial[rows], return_index=True)
-    found: list[int] = rows[np.sort(first)][:most].tolist()
-    return found
+    found: list[int] = rows[np.sort(first)][:_MOST_FOUND].tolist()
+    view.memory["better misses"] = (len(reports), value), found
+    return found[:most]
 
 
 def measured(view: StudyView, row: int) -> dict[str, Estimate]:

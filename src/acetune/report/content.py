@@ -23,6 +23,9 @@ FORMAT = 1
 def content(view: StudyView, *, figures: bool = True) -> dict[str, Any]:
     """The page of a study as JSON-able data, without NaN and infinity.
 
+    What each part holds is described where it is made: :func:`~acetune.report.answer.answer` and
+    :func:`~acetune.report.checkpoints.as_json` (a checkpoint, there and elsewhere),
+    :func:`~acetune.report.what_if.what_if`, :func:`~acetune.report.trial_table.trial_table`.
     ``figures=False`` leaves the figures out, for those who want the numbers only.
     """
     result = result_of(view)

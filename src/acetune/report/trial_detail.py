@@ -8,7 +8,6 @@ import numpy as np
 
 from acetune.core.errors import StudyError
 from acetune.report.answer import best_found
-from acetune.report.answer_words import sentence
 from acetune.report.checkpoints import finite, plain
 from acetune.report.columns import CONTINUE, STEP
 from acetune.report.explanation import (
@@ -45,7 +44,7 @@ def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dic
         reports, unchecked = _reports(view, store, trial, latest["attempt"], most_reports, star)
     policy = view.info["policy"] if view.goals.constraints else {}
     held = holds_answer(best, trial, latest["attempt"])
-    why = [sentence(held)] if held else []
+    why = [held] if held else []
     why += headline(latest, len(attempts), policy)
     why += [f"measured on: {hardware}"] if hardware is not None else []
     why += [f"limit: {constraint.describe()}" for constraint in view.goals.constraints]

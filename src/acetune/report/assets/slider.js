@@ -21,7 +21,7 @@ function showSliders(content) {
     field.step = item.step ?? "any";
     if (!limits.has(place)) {
       range.value = item.limit;
-      field.value = String(item.limit);
+      field.value = plainNumber(item.limit, 12);
     }
     answerSlider(place);
   });
@@ -96,6 +96,7 @@ function slidWords(item, limit, now, own) {
       words.push(gain === 0 ? ", the same as under the limit of the study." : ", " + number(Math.abs(gain), 3) + (gain > 0 ? " better" : " worse") + " than under the limit of the study.");
     } else words.push(limit === item.limit ? ", under the limit of the study." : ".");
   }
+  if (now && page.content.confirmations.some((use) => use.status === "failed" && use.trial === now.trial && use.step === now.step)) words.push(" It broke a limit on fresh data.");
   const unchecked = now ? now.unchecked_better : null;
   if (unchecked) {
     const many = (unchecked === 1 ? "checkpoint was" : "checkpoints were") + " never checked";

@@ -26,9 +26,8 @@ def chosen_trials(digest: Digest, most: int = MOST) -> dict[int, str]:
 
     if digest.answer is not None:
         take(digest.answer.trial, "holds the answer")
-    if digest.nearest_misses:
-        word = "nearest miss" if digest.answer is None else "better, over a limit"
-        take(digest.nearest_misses[0].trial, word)
+    for miss in [found for found in digest.nearest_misses if found.trial not in chosen][:1]:
+        take(miss.trial, "nearest miss" if digest.answer is None else "just over a limit")
     if digest.constrained:
         rows = np.flatnonzero(reports.stratum == INVALID)
         loss = digest.checked_loss(rows)

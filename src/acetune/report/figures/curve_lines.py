@@ -146,6 +146,10 @@ def end_labels(
     From a label that had to move a line leads to its curve.
     """
     placed: list[tuple[float, float, float]] = []  # start and width in shares, pixels from below
+    steps = [digest.view.reports.step[curve.rows].astype(float) for curve in drawn]
+    across = np.concatenate([np.log10(its) if log else its for its in steps])
+    across = (across - span[0]) / (span[1] - span[0])
+    upwards = height_px * (within_reach(np.concatenate(values)) - y.low) / y.span
     labels = []
     for curve, its in zip(drawn, values, strict=True):
         finite = np.flatnonzero(np.isfinite(its))
@@ -160,6 +164,7 @@ def end_labels(
         text = f"{curve.trial} {curve.why.partition(',')[0]}"
         width = _LETTER * len(text)
         start = share if right else share - width
+        beside = upwards[(across > start) & (across < start + width)]
         best = min(
             (height + _LABEL * shift / 2 for shift in range(-24, 25)),
             key=lambda at: (
@@ -168,8 +173,10 @@ def end_labels(
                     start < other + wide and other < start + width and abs(at - h) < _LABEL
                     for other, wide, h in placed
                 ),
-                # a curve comes from the left: the label stands beside it, or above it
-                abs(at - height - (0 if right else _LABEL)),
+                # a curve comes from the left: the label stands beside it, or above it, and not
+                # on marks if they can be avoided near by
+                abs(at - height - (0 if right else _LABEL))
+                + _LABEL * int(np.sum(np.abs(beside - at) < _LABEL / 2)),
             ),
         )
         placed.append((start, width, best))

@@ -217,8 +217,9 @@ def _axes(
             "x": limit,
             "xanchor": "right" if left else "left",
             "xshift": -3 if left else 3,
-            "y": 0.01,
-            "yanchor": "bottom",
+            # where nothing is good enough yet: what keeps the limit, or nearly, is rarely good
+            "y": 0.99 if digest.sign < 0 else 0.01,
+            "yanchor": "top" if digest.sign < 0 else "bottom",
         }
     )
 
