@@ -230,6 +230,7 @@ def test_it_is_tuned_and_the_model_is_kept(tmp_path: Path) -> None:
         constraints=[acetune.Constraint("afr", upper=0.5, check=task.constraints[0].check)],
         max_trials=2,
         workers=1,
+        threads=1,
         study=tmp_path / "study.db",
         progress=False,
     )
