@@ -41,8 +41,10 @@ _PATIENCE_MS = 60_000
 _DRAWN = """value => {
     const place = document.querySelector('main .plot');
     if (!place || !document.querySelector('#answer').textContent.includes(value)) return null;
+    window.answered ??= performance.now() / 1000;
     place.scrollIntoView();
-    return place.querySelector('.main-svg path') && {seconds: performance.now() / 1000};
+    return place.querySelector('.main-svg path')
+        && {answer: window.answered, seconds: performance.now() / 1000};
 }"""
 _SHOWN = """value => document.querySelector('#answer')?.textContent.includes(value)
     && {time: Date.now() / 1000}"""
@@ -53,7 +55,8 @@ class Opened(NamedTuple):
 
     listening: float  # from the start of the command
     from_command: float  # from there to the figure
-    from_address: float  # from entering the address to the figure
+    answer: float  # from entering the address to the answer
+    from_address: float  # and to the figure
 
 
 def main() -> None:
@@ -121,7 +124,7 @@ def measure_report(page: Page, study: Path, out: Path, rounds: int) -> float:
 
 def measure_dashboard(
     browser: Browser, study: Path, synthetic: Any, rounds: int
-) -> tuple[list[Opened], list[float], list[float], dict[str, float]]:
+) -> tuple[list[Opened], list[tuple[float, float]], list[float], dict[str, float]]:
     """Opening with a server just started, opening with one that runs, updates, and memory."""
     opened = []
     value = answer_of(study)
@@ -129,9 +132,9 @@ def measure_dashboard(
         say(f"opening, round {number + 1}")
         with fresh_tab(browser) as tab, dashboard(study) as (_, url, began, listening):
             asked = time.monotonic()
-            drawn(tab, url, value)
+            answer, _ = drawn(tab, url, value)
             seconds = time.monotonic()
-            opened.append(Opened(listening - began, seconds - began, seconds - asked))
+            opened.append(Opened(listening - began, seconds - began, answer, seconds - asked))
     with dashboard(study) as (process, url, _, _), fresh_tab(browser) as tab:
         drawn(tab, url, value)
         again = []
@@ -161,18 +164,23 @@ def measure_update(tab: Tab, study: Path, synthetic: Any, number: int) -> float:
 def show(
     page: Page,
     opened: Sequence[Opened],
-    again: Sequence[float],
+    again: Sequence[tuple[float, float]],
     updates: Sequence[float],
     memory: dict[str, float],
 ) -> None:
     rows = [
         ["start of the command to listening", _seconds([each.listening for each in opened])],
         [
-            "entering the address right then to answer and first figure drawn",
-            _seconds([each.from_address for each in opened]),
+            "entering the address right then to the answer on the page",
+            _seconds([each.answer for each in opened]),
         ],
-        ["both: start of the command to drawn", _seconds([each.from_command for each in opened])],
-        ["entering the address to drawn, server warm, browser without cache", _seconds(again)],
+        ["the same, to its first figure", _seconds([each.from_address for each in opened])],
+        ["start of the command to the figure", _seconds([each.from_command for each in opened])],
+        [
+            "entering the address to the answer, server warm, browser without cache",
+            _seconds([answer for answer, _ in again]),
+        ],
+        ["the same, to its first figure", _seconds([figure for _, figure in again])],
         ["commit of 100 reports to the new answer on the open page", _seconds(updates)],
     ]
     page.table(["dashboard", "seconds"], rows)
@@ -208,11 +216,12 @@ def fresh_tab(browser: Browser) -> Iterator[Tab]:
         yield context.new_page()
 
 
-def drawn(tab: Tab, url: str, value: str) -> float:
-    """Open the page; seconds from entering the address until it is drawn."""
+def drawn(tab: Tab, url: str, value: str) -> tuple[float, float]:
+    """Open the page; seconds from entering the address to its answer, and to the first figure."""
     tab.goto(url, wait_until="commit", timeout=_PATIENCE_MS)
     found = tab.wait_for_function(_DRAWN, arg=value, polling="raf", timeout=_PATIENCE_MS)
-    return float(found.json_value()["seconds"])
+    shown = found.json_value()
+    return float(shown["answer"]), float(shown["seconds"])
 
 
 def answer_of(study: Path) -> str:
