@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 import acetune
 from acetune.core.cost import interval_threshold
@@ -118,7 +118,14 @@ def require_sensible(view: StudyView) -> None:
             assert math.isfinite(low) and math.isfinite(high) and low < high
 
 
+_TINY = Written(
+    Goals(Objective("loss", "min"), ()),
+    [[Attempt([(math.nan, None), (1e-9, None)], None, "running", 0)]],
+)
+
+
 @given(study=studies())
+@example(study=_TINY)  # infinity on an axis that is far shorter than 1
 @settings(max_examples=40, deadline=None)
 def test_every_study_has_figures_that_say_something(study: Written) -> None:
     require_sensible(view_of(study))

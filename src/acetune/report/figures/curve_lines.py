@@ -149,7 +149,9 @@ def end_labels(
     steps = [digest.view.reports.step[curve.rows].astype(float) for curve in drawn]
     across = np.concatenate([np.log10(its) if log else its for its in steps])
     across = (across - span[0]) / (span[1] - span[0])
-    upwards = height_px * (within_reach(np.concatenate(values)) - y.low) / y.span
+    # what lies far outside is in nobody's way, and dividing it may overflow
+    near = np.clip(np.concatenate(values), y.low - y.span, y.high + y.span)
+    upwards = height_px * (near - y.low) / y.span
     labels = []
     for curve, its in zip(drawn, values, strict=True):
         finite = np.flatnonzero(np.isfinite(its))
