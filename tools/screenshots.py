@@ -9,6 +9,7 @@ the development extras, tmux, and Chrome or Chromium.
 from __future__ import annotations
 
 import argparse
+import io
 import subprocess
 import sys
 import tempfile
@@ -81,7 +82,7 @@ def draw_terminal(browser: Browser, out: Path) -> None:
     shown = subprocess.run(
         [*TMUX, "capture-pane", "-e", "-p"], check=True, capture_output=True, text=True
     ).stdout.rstrip()
-    console = Console(record=True, width=COLUMNS, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    console = Console(record=True, width=COLUMNS, file=io.StringIO())
     console.print(Text.from_ansi("$ acetune demo\n" + shown))
     # the fonts that rich names would come from the network
     picture = console.export_svg(title="acetune demo").replace("Fira Code", "monospace")

@@ -126,7 +126,7 @@ def require_same_trials(page: dict[str, Any], rows: list[dict[str, Any]]) -> Non
         found = dict(zip(names, row, strict=True))
         assert (found["state"], found["checks"]) == (wanted["state"], wanted["checks"])
         assert found["steps"] == (wanted["last_step"] or 0)
-        assert found["training_s"] == pytest.approx(wanted["training_s"] or 0.0)
+        assert found["training_s"] == pytest.approx(wanted["training_s"] or 0.0, rel=1e-4)
         for name in ("best_objective", "best_valid_objective", "least_violation"):
             value = wanted[name]
             if value is None:

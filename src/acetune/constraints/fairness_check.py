@@ -137,7 +137,7 @@ class FairnessCheck:
                 f"{name}: {self.metric} lies between {low:g} and {high:g}, so {given}={limit:g} "
                 f"always holds{percent}",
                 GoalWarning,
-                stacklevel=5,  # the caller of Constraint()
+                stacklevel=4,  # the caller of Constraint()
             )
 
     def __call__(self, model: Any) -> Estimate:

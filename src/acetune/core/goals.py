@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, SupportsFloat, TypeAlias
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, NamedTuple, Self, SupportsFloat, TypeAlias
 
 from acetune.core import words
 from acetune.core.errors import GoalError, ReportError
-from acetune.core.suggestions import suggesting
+from acetune.core.suggestions import refuse_unknown
 
 Mode: TypeAlias = Literal["min", "max"]
 
@@ -97,6 +97,14 @@ class Objective:
         return -loss if self.mode == "max" else loss
 
 
+# what other tools call the arguments of a constraint
+_OTHER_NAMES = {
+    **dict.fromkeys(("max", "maximum", "le", "limit", "threshold"), "upper=0.1"),
+    **dict.fromkeys(("min", "minimum", "ge"), "lower=0.1"),
+    **dict.fromkeys(("function", "fn", "func", "metric"), "check=..."),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Constraint:
     """A limit that a model must satisfy, and how to check it.
@@ -137,6 +145,11 @@ class Constraint:
     scale: float | None = None
     timeout_s: float | None = field(default=None, compare=False)
     on: Literal["model", "config"] = "model"
+
+    def __new__(cls, *_: object, **given: object) -> Self:
+        """A constraint whose error about an unknown argument says which one was meant."""
+        refuse_unknown(cls.__name__, given, [known.name for known in fields(cls)], _OTHER_NAMES)
+        return object.__new__(cls)  # the class that super() would name is the one without slots
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -229,12 +242,6 @@ class Constraint:
         """The constraint as people write it, ``eod <= 0.25``, with its margin if it has one."""
         margin = f" with a margin of {self.margin_se:g} s.e." if self.margin_se else ""
         return f"{self.name} {self.sense} {words.number(self.limit, 6)}{margin}"
-
-
-_OTHER_NAMES = dict.fromkeys(("max", "maximum", "le", "limit", "threshold"), "upper=0.1")
-_OTHER_NAMES |= dict.fromkeys(("min", "minimum", "ge"), "lower=0.1")
-_OTHER_NAMES |= dict.fromkeys(("function", "fn", "func", "metric"), "check=...")
-Constraint.__init__ = suggesting(_OTHER_NAMES)(Constraint.__init__)  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,18 @@ def suggestion(name: str, known: Iterable[str], others: Mapping[str, str]) -> st
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+def refuse_unknown(
+    who: str, given: Iterable[str], known: Iterable[str], others: Mapping[str, str]
+) -> None:
+    """An error as Python's about a keyword that ``who`` does not take, with a suggestion."""
+    for name in given:
+        if name not in known:
+            raise TypeError(
+                f"{who}() got an unexpected keyword argument {name!r}"
+                f"{suggestion(name, known, others)}"
+            )
+
+
 def suggesting(others: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A function whose error about an unknown keyword says which one was probably meant.
 
@@ -41,13 +53,7 @@ def suggesting(others: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable
 
         @functools.wraps(function)
         def call(*args: P.args, **keywords: P.kwargs) -> R:
-            for name in keywords:
-                if name not in known:
-                    who = function.__qualname__.removesuffix(".__init__")
-                    raise TypeError(
-                        f"{who}() got an unexpected keyword argument {name!r}"
-                        f"{suggestion(name, known, others)}"
-                    )
+            refuse_unknown(function.__name__, keywords, known, others)
             return function(*args, **keywords)
 
         return call

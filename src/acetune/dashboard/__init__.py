@@ -9,11 +9,10 @@ from __future__ import annotations
 from acetune.core.errors import MissingExtraError
 
 try:
-    import starlette as _starlette  # noqa: F401
-    import uvicorn as _uvicorn  # noqa: F401
-except ImportError:
-    raise MissingExtraError("starlette or uvicorn", "dashboard") from None
-
-from acetune.dashboard.server import Address, DashboardServer
+    from acetune.dashboard.server import Address, DashboardServer
+except ModuleNotFoundError as error:
+    if error.name not in ("starlette", "uvicorn"):
+        raise
+    raise MissingExtraError(error.name, "dashboard") from None
 
 __all__ = ["Address", "DashboardServer"]

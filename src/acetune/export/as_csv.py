@@ -21,7 +21,7 @@ from acetune.export.columns import (
     trial_rows,
 )
 from acetune.export.gathered import Gathered, gathering
-from acetune.export.places import replacing, require_free
+from acetune.export.places import replacing, require_free, table_files
 
 if TYPE_CHECKING:
     from _csv import Writer
@@ -49,18 +49,14 @@ def to_csv(
     are written in full; times are ISO 8601 in UTC. An empty cell is nothing: a value that is
     unknown, a parameter that the trial does not have, or one that is None.
     """
-    place = Path(output)
-    if place.suffix.lower() == ".csv" and not place.is_dir():
-        paths = [place]
-    else:
-        paths = [place / f"{name}.csv" for name in ("trials", "reports", "checks")]
-        paths.append(place / "study.json")
+    paths = table_files(output, ".csv")
+    if len(paths) > 1:
+        paths.append(Path(output) / "study.json")
     require_free(paths, force=force)
     with gathering(Path(study)) as gathered, replacing(paths) as parts, ExitStack() as stack:
         files = [stack.enter_context(_open(part)) for part in parts]
         if len(files) == 1:
-            for _ in gathered.reports():
-                pass
+            gathered.pass_by()
         else:
             _write_reports(gathered, files[1], files[2])
             json.dump(gathered.info, files[3], indent=2)

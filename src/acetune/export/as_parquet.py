@@ -20,7 +20,7 @@ from acetune.export.columns import (
     trial_rows,
 )
 from acetune.export.gathered import Gathered, gathering
-from acetune.export.places import replacing, require_free
+from acetune.export.places import replacing, require_free, table_files
 
 _ROWS = 50_000  # at a time: what is held in memory, and a row group
 
@@ -45,16 +45,11 @@ def to_parquet(
     written as text.
     """
     pyarrow = _pyarrow()
-    place = Path(output)
-    if place.suffix.lower() == ".parquet" and not place.is_dir():
-        paths = [place]
-    else:
-        paths = [place / f"{name}.parquet" for name in ("trials", "reports", "checks")]
+    paths = table_files(output, ".parquet")
     require_free(paths, force=force)
     with gathering(Path(study)) as gathered, replacing(paths) as parts:
         if len(parts) == 1:
-            for _ in gathered.reports():
-                pass
+            gathered.pass_by()
         else:
             _write_reports(pyarrow, gathered, parts[1], parts[2])
         found = trial_columns(gathered)

@@ -86,4 +86,6 @@ def _mistakable(options: list[Any]) -> bool:
 
 
 def _is_finite_number(value: object) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    return math.isfinite(value)

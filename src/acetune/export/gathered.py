@@ -143,6 +143,11 @@ class Gathered:
                     at = (trial.number, best.attempt, best.step)
                     trial.status = self._confirmations.get(at, "unconfirmed")
 
+    def pass_by(self) -> None:
+        """Let all reports pass by, for those who want the trials alone."""
+        for _ in self.reports():
+            pass
+
     def trials(self) -> list[GatheredTrial]:
         """The trials by number, after all reports have passed by."""
         return list(self._by_number.values())
@@ -158,6 +163,5 @@ def gathering(study: Path, *, curves: bool = False) -> Iterator[Gathered]:
 def gather(study: Path, *, curves: bool = False) -> Gathered:
     """A study file whose reports have all passed by."""
     with gathering(study, curves=curves) as gathered:
-        for _ in gathered.reports():
-            pass
+        gathered.pass_by()
         return gathered

@@ -79,6 +79,18 @@ def require_free(paths: list[Path], *, force: bool) -> None:
             raise AcetuneError(f"{path} exists; give another name, or overwrite it with --force")
 
 
+def table_files(output: str | os.PathLike[str], suffix: str) -> list[Path]:
+    """A file with the trials alone, or those of trials, reports and checks in a folder.
+
+    >>> [str(path) for path in table_files("best.csv", ".csv")], len(table_files("all", ".csv"))
+    (['best.csv'], 3)
+    """
+    place = Path(output)
+    if place.suffix.lower() == suffix and not place.is_dir():
+        return [place]
+    return [place / f"{name}{suffix}" for name in ("trials", "reports", "checks")]
+
+
 @contextlib.contextmanager
 def replacing(paths: list[Path]) -> Iterator[list[Path]]:
     """Other names to write to, which become ``paths`` once all is written."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from acetune.core.words import count
 from acetune.report.figures.choosing import asked_for, chosen_trials
 from acetune.report.figures.curve_lines import (
     Curve,
@@ -25,7 +26,7 @@ from acetune.report.figures.look import (
     STRATA,
 )
 from acetune.report.figures.ranges import log_axis, window
-from acetune.report.figures.words import count, number, safe, short
+from acetune.report.figures.words import number, safe, short
 
 _TITLE = "Learning curves, and where trials stopped"
 _HEIGHTS = (250, 150)  # pixels: objective, constraint

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from acetune.core.words import count
 from acetune.report.figures.digest import Digest
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures.effects import LEAST, Effect, columns, effects
 from acetune.report.figures.look import ANSWER, BEST_OF_ALL, NEUTRAL, NOTE
-from acetune.report.figures.words import count, plain, safe, short
+from acetune.report.figures.words import plain, safe, short
 
 _TITLE = "Which parameters mattered"
 _MOST = 12

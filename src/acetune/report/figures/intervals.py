@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from acetune.core.cost import interval_threshold
+from acetune.core.words import count
 from acetune.report.explanation import has_rungs
 from acetune.report.figures.digest import Digest, Floats, Mask, thinned
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures.look import BEST_OF_ALL, INVALID, NEUTRAL
 from acetune.report.figures.ranges import log_axis, within_reach
-from acetune.report.figures.words import count, number, plain
+from acetune.report.figures.words import number, plain
 
 _TITLE = "Check at every step, or at the end?"
 _MOST = 600

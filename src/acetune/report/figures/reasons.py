@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+from acetune.core.words import count
 from acetune.queries import count_reasons
 from acetune.report.figures.bars import Bar, lying_bars
 from acetune.report.figures.digest import Digest
 from acetune.report.figures.drawing import Drawing, SmallTable, nothing
 from acetune.report.figures.look import BEST_OF_ALL, NEUTRAL, STRATA, STRATUM_COLOURS
-from acetune.report.figures.words import count, safe, short
+from acetune.report.figures.words import safe, short
 
 _MOST = 8
 _TITLE = "Why trials ended"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from acetune.core.words import count
 from acetune.report.columns import INVALID, VALID
 from acetune.report.figures.bars import Bar, lying_bars
 from acetune.report.figures.digest import Digest
@@ -13,7 +14,7 @@ from acetune.report.figures.drawing import Drawing, SmallTable, nothing
 from acetune.report.figures.look import ANSWER, BEST_OF_ALL, NEUTRAL
 from acetune.report.figures.look import INVALID as INVALID_COLOUR
 from acetune.report.figures.look import VALID as VALID_COLOUR
-from acetune.report.figures.words import count, seconds
+from acetune.report.figures.words import seconds
 
 _TITLE = "Time spent, and saved (an estimate)"
 

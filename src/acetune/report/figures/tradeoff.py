@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from acetune.core.goals import Constraint
+from acetune.core.words import count
 from acetune.report.columns import INVALID as IS_INVALID
 from acetune.report.columns import VALID as IS_VALID
 from acetune.report.figures.digest import Digest, Whole, limit_text, thinned
@@ -25,7 +26,7 @@ from acetune.report.figures.look import (
 )
 from acetune.report.figures.ranges import Window, window
 from acetune.report.figures.stairs import front
-from acetune.report.figures.words import count, number, plain, plain_near, safe, short
+from acetune.report.figures.words import number, plain, plain_near, safe, short
 
 _MOST = 900  # points in all panels together
 _MOST_PANELS = 4

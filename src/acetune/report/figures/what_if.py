@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from acetune.core.goals import Constraint
+from acetune.core.words import count
 from acetune.report.figures.digest import Digest
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures.look import AXIS, BEST_OF_ALL, NEUTRAL, NOTE, VALID, faint
 from acetune.report.figures.ranges import Window, window, within_reach
 from acetune.report.figures.stairs import Stairs, fewer, shifted, stairs_of, standing_on
-from acetune.report.figures.words import count, number, plain_near, safe, short
+from acetune.report.figures.words import number, plain_near, safe, short
 from acetune.report.what_if import what_if as breakpoints
 
 _TITLE = "What another limit would give"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from acetune.core import words
 from acetune.summary import duration
 
 _DIGITS = 5
@@ -45,9 +46,7 @@ def number(value: float | None, digits: int = 4) -> str:
         return "none"
     if math.isinf(value):
         return "infinite" if value > 0 else "-infinite"
-    if 1e4 <= abs(value) < 1e9:
-        return f"{value:,.0f}"
-    return f"{value:.{digits}g}"
+    return words.number(value, digits)
 
 
 def seconds(value: float) -> str:
@@ -59,15 +58,6 @@ def seconds(value: float) -> str:
     if 0 < value < 1:
         return f"{value * 1e3:.3g} ms"
     return f"{value:.1f} s" if 0 < value < 10 else duration(value)
-
-
-def count(n: int, what: str) -> str:
-    """So many of something.
-
-    >>> count(1, "trial"), count(4800, "report")
-    ('1 trial', '4,800 reports')
-    """
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 def time_unit(span_s: float) -> tuple[float, str]:
