@@ -13,9 +13,11 @@ from acetune.core.errors import AcetuneError, TrialStopped
 from acetune.core.goals import Constraint, Estimate
 from acetune.policies import (
     ACE,
+    ACE2,
     ASHA,
     ASHALexicographic,
     ASHAStratum,
+    Backoff,
     Bandit,
     Hyperband,
     MedianStopping,
@@ -38,10 +40,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ACE",
+    "ACE2",
     "ASHA",
     "ASHALexicographic",
     "ASHAStratum",
     "AcetuneError",
+    "Backoff",
     "Bandit",
     "Constraint",
     "Estimate",

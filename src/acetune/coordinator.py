@@ -147,9 +147,7 @@ class Coordinator:
         progress = Progress()
         record = self.stopper.history.trials.get(trial.number)
         if trial.resumed_from and record is not None:
-            for step, loss in zip(record.log.step, record.log.loss, strict=True):
-                if step <= trial.resumed_from:
-                    progress.advance(step, loss, None)
+            progress.relive(record, trial.resumed_from)
         return progress
 
     def declare(self, trial: StudyTrial, total_steps: int) -> None:

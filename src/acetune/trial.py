@@ -235,7 +235,7 @@ class Trial:
         self.let_go()
         reply = self._link.report(report)
         if step > self._progress.last_step:
-            self._progress.advance(step, loss, report.checked_step)
+            self._advance(report, loss)
         self._gate, self._keep_below = reply.gate, reply.keep_below
         self._ended = reply.ended
         if reply.stop:
@@ -312,6 +312,13 @@ class Trial:
         self._progress.total_steps, self._progress.interval = total_steps, plan.interval
         self._gate, self._keep_below = plan.gate, plan.keep_below
         self._begun = True
+
+    def _advance(self, report: Report, loss: float) -> None:
+        """The worker's own progress, as the driver has it: so that asking costs no message."""
+        progress, measured = self._progress, report.measured
+        progress.spend(report.step, report.primary_cost_s, report.check_cost_s)
+        valid = None if measured is None else self._goals.judge(measured)[0]
+        progress.advance(report.step, loss, report.checked_step, valid)
 
     def _next_step(self, step: int | None) -> int:
         if step is None:

@@ -122,9 +122,8 @@ class History:
             if step > upto:
                 break
             log.copy_to(record.log, index)
-            record.progress.advance(
-                step, log.loss[index], step if log.stratum[index] != 2 else None
-            )
+        record.verdicts = [verdict for verdict in old.verdicts if verdict[0] <= upto]
+        record.progress.relive(old, upto)
 
     def append(
         self, record: TrialRecord, report: Observation, decision: Decision, filing: Filing | None
@@ -136,6 +135,7 @@ class History:
         if report.primary_cost_s is not None:
             costs.primary_s += report.primary_cost_s
             costs.primary_n += step - progress.last_step  # a report may cover several iterations
+        progress.spend(step, report.primary_cost_s, report.check_cost_s)
         if report.check_cost_s or report.snapshot_cost_s:
             costs.add_check(report.check_cost_s, report.snapshot_cost_s)
         if check is None:
@@ -145,7 +145,8 @@ class History:
                 self._valid_reports += 1
             else:
                 self._invalid_reports += 1
-            progress.advance(step, loss, check.step)
+            progress.advance(step, loss, check.step, check.valid)
+            record.verdicts.append((step, report.stratum, check.violation))
             self.add_check(record, check)
         record.log.append(report, decision)
         if filing is not None:
@@ -162,7 +163,10 @@ class History:
 
     def add_check(self, record: TrialRecord, check: CheckResult) -> None:
         """Take the outcome of a check: f*, the nearest miss and what the searcher will be told."""
-        self.checks += bool(check.measured)
+        if check.measured:
+            self.checks += 1
+            self.costs.valid_n += check.valid
+            self.costs.invalid_n += not check.valid
         if check.valid:
             if check.loss < math.inf:
                 self._add_valid(record, check)

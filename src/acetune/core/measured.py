@@ -1,4 +1,4 @@
-"""What training and checking have cost so far."""
+"""What training and checking have cost so far, and how the checks came out."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ class Costs:
     check_n: dict[str, int] = field(default_factory=dict)
     snapshot_s: float = 0.0
     snapshot_n: int = 0
+    valid_n: int = 0  # how many checks found a valid checkpoint,
+    invalid_n: int = 0  # and how many did not
 
     def add_check(self, check_s: Mapping[str, float] | None, snapshot_s: float) -> None:
         """Count the cost of a check by constraint, and of the snapshots taken for it."""

@@ -44,8 +44,15 @@ class Progress:
     best_loss: float = math.inf
     loss_sum: float = 0.0  # over all reports; infinite once one was
     checks: int = 0
+    checked_at: int = 0  # the last report that came with a check
+    violations: int = 0  # checks found invalid since the last valid one
+    primary_s: float = 0.0  # what its training has cost, over so many iterations,
+    iterations: int = 0
+    check_s: float = 0.0  # and its checks
 
-    def advance(self, step: int, loss: float, checked_step: int | None) -> None:
+    def advance(
+        self, step: int, loss: float, checked_step: int | None, valid: bool | None = None
+    ) -> None:
         """Take a report into account."""
         self.last_step, self.last_loss = step, loss
         self.last_checked = checked_step == step
@@ -54,6 +61,34 @@ class Progress:
             self.best_step, self.best_loss = step, loss
         if checked_step is not None:
             self.checks += 1
+            self.checked_at = step
+            self.violations = 0 if valid else self.violations + 1
+
+    def spend(
+        self, step: int, primary_s: float | None, check_s: Mapping[str, float] | None
+    ) -> None:
+        """Count what a report has cost that is about to be taken."""
+        if primary_s is not None:
+            self.primary_s += primary_s
+            self.iterations += step - self.last_step  # a report may cover several iterations
+        if check_s:
+            self.check_s += sum(check_s.values())
+
+    def relive(self, before: TrialRecord, upto: int) -> None:
+        """Take over what an attempt had reported up to a step, from whose checkpoint this goes on.
+
+        What each report cost is not kept; a configuration is taken to cost the same throughout.
+        """
+        log, old = before.log, before.progress
+        for step, loss, stratum in zip(log.step, log.loss, log.stratum, strict=True):
+            if step > upto:
+                break
+            self.advance(step, loss, None if stratum == 2 else step, stratum == 0)
+        if self.last_step and old.iterations:
+            self.iterations = self.last_step
+            self.primary_s = old.primary_s / old.iterations * self.iterations
+        if self.checks and old.checks:
+            self.check_s = old.check_s / old.checks * self.checks
 
 
 _STRATA: tuple[Stratum, ...] = ("valid", "invalid", "unchecked")
@@ -135,6 +170,8 @@ class TrialRecord:
     log: ReportLog = field(default_factory=ReportLog)
     filings: list[tuple[int, Group, Key]] = field(default_factory=list)  # step, where, by what
     stop_decision: Decision | None = None
+    # of the reports that came with a check: step, what was found, and the violation
+    verdicts: list[tuple[int, Stratum, float]] = field(default_factory=list)
 
     def filed_in(self, group_id: GroupId) -> bool:
         """Whether a report of this attempt stands in the group."""

@@ -46,6 +46,7 @@ def earlier(record: TrialRecord, step: int) -> TrialRecord:
         log.copy_to(before.log, index)
         advance(progress, reported, log.loss[index])
     before.filings = [filing for filing in record.filings if filing[0] < step]
+    before.verdicts = [verdict for verdict in record.verdicts if verdict[0] < step]
     return before
 
 

@@ -9,9 +9,11 @@ from collections.abc import Callable
 
 from acetune.core.errors import GoalError
 from acetune.policies.ace import ACE
+from acetune.policies.ace2 import ACE2
 from acetune.policies.asha import ASHA
 from acetune.policies.asha_lex import ASHALexicographic
 from acetune.policies.asha_stratum import ASHAStratum
+from acetune.policies.backoff import Backoff
 from acetune.policies.bandit import Bandit
 from acetune.policies.base import Policy
 from acetune.policies.curve import PerformanceCurve
@@ -22,10 +24,12 @@ from acetune.policies.truncation import TruncationSelection
 
 __all__ = [
     "ACE",
+    "ACE2",
     "ASHA",
     "POLICY_NAMES",
     "ASHALexicographic",
     "ASHAStratum",
+    "Backoff",
     "Bandit",
     "Hyperband",
     "MedianStopping",
@@ -56,6 +60,8 @@ _POLICIES: dict[str, tuple[Callable[..., Policy], dict[str, object]]] = {
     "asha-stratum": (ASHAStratum, {}),
     "asha-stratum-adaptive": (ASHAStratum, {"interval": "adaptive"}),
     "asha-lex": (ASHALexicographic, {}),
+    "backoff": (Backoff, {}),
+    "ace2": (ACE2, {}),
     "ace": (ACE, {}),
     "ace-hard": (ACE, {"stopping": "first-violation"}),
     "ace-noskip": (ACE, {"gate": False}),

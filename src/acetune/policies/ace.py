@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
-from acetune.core.decision import Action, Decision, Stratum
+from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.history import History
@@ -19,6 +18,7 @@ from acetune.policies.base import (
     require_share,
     require_whole,
 )
+from acetune.policies.strata import file_in, in_worst
 
 _KEEP = "rank {rank} of {of} {stratum} reports at step {step}: kept"
 _CUT = "rank {rank} of {of} {stratum} reports at step {step}: in the worst {number:.0%}"
@@ -107,12 +107,7 @@ class ACE(Policy):
 
     def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
         """By step and stratum; invalid reports by (violation, loss), the others by loss."""
-        check = report.check
-        if check is None:
-            return Filing((report.step, "unchecked"), report.loss)
-        if check.valid:
-            return Filing((report.step, "valid"), report.loss)
-        return Filing((report.step, "invalid"), (check.violation, report.loss))
+        return file_in(report.stratum, report.step, report.violation, report.loss)
 
     def decide(
         self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History
@@ -121,13 +116,12 @@ class ACE(Policy):
         assert filing is not None  # every report is filed, see file()
         group = history.group(filing.group)
         better, n = group.better_than(filing.key), len(group.keys) + 1
-        step, check = report.step, report.check
-        stratum: Stratum = "unchecked" if check is None else "valid" if check.valid else "invalid"
+        step, stratum = report.step, report.stratum
         if step < self.min_steps:
             action, why, number = Action.CONTINUE, _GRACE, float(self.min_steps)
         elif self.stopping == "first-violation" and stratum == "invalid":
             action, why, number = Action.STOP, _HARD, 0.0
-        elif better >= n - math.floor(self.truncation * n + 1e-9):
+        elif in_worst(self.truncation, better, n):
             action, why, number = Action.STOP, _CUT, self.truncation
         else:
             action, why, number = Action.CONTINUE, _KEEP, self.truncation

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 from acetune.core.decision import Action, Decision
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.observation import Observation
 from acetune.core.record import TrialRecord
 from acetune.policies.base import CheckedAtEnd, When, require_share, require_whole
+from acetune.policies.strata import in_worst
 
 _KEEP = "rank {rank} of {of} reports at step {step}: kept"
 _CUT = "rank {rank} of {of} reports at step {step}: in the worst {number:.0%}"
@@ -82,7 +81,7 @@ class TruncationSelection(CheckedAtEnd):
         better, n = group.better_than(filing.key), len(group) + 1
         if step < self.min_steps:
             action, why, number = Action.CONTINUE, _GRACE, float(self.min_steps)
-        elif better >= n - math.floor(self.truncation * n + 1e-9):
+        elif in_worst(self.truncation, better, n):
             action, why, number = Action.STOP, _CUT, self.truncation
         else:
             action, why, number = Action.CONTINUE, _KEEP, self.truncation
