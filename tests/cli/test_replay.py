@@ -305,7 +305,7 @@ def test_the_default_budget_trains_fifty_curves_or_a_quarter(
 
 def test_the_policies_without_a_choice(acetune: Command, tables: Path, tmp_path: Path) -> None:
     found = replay_json(acetune, tmp_path, tables / "plain.parquet", *QUICK)
-    assert [row["policy"] for row in found["summary"]] == ["none", "asha", "ace"]
+    assert [row["policy"] for row in found["summary"]] == ["none", "asha", "ace", "ace2"]
 
 
 # -- pictures ------------------------------------------------------------------------------------

@@ -139,3 +139,13 @@ def test_what_makes_no_sense(
 def test_a_judged_table_is_its_own_kind() -> None:
     assert isinstance(judge(small()), JudgedTable)
     assert judge(small()) != judge(small())  # as tables are: by identity
+
+
+def test_the_best_feasible_loss_of_each_configuration() -> None:
+    assert judge(small(), [UPPER], 1.0).best_losses.tolist() == [-0.5, inf]
+    assert judge(small(), [LOWER], 1.0).best_losses.tolist() == [inf, -0.7]
+    assert judge(small("min"), [], 1.0).best_losses.tolist() == [0.5, 0.7]
+    made = synthetic_table(configs=30, seed=3, difficulty=0.6, noise=0.01)
+    assert made.best is not None
+    assert judge(made.table).best_losses.min() == -made.best.value
+    assert judge(made.table).best_losses.argmin() == made.best.config

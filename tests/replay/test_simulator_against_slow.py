@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from acetune.core.goals import Constraint, Objective
 from acetune.policies import ACE, ASHA, POLICY_NAMES, NoStopping, Policy, parse_policy
 from acetune.replay.curves import CurveTable, TableConstraint, make_table
-from acetune.replay.simulator import simulate
+from acetune.replay.simulator import simulate, simulate_budgets
 from acetune.replay.synthetic import synthetic_table
 from core.reference import AceRule, AshaRule, Limit, NoRule, OtherRule, Rule
 from policies.plain import (
@@ -170,6 +170,29 @@ def settings_to_replay(draw: st.DrawFn) -> Setting:
     )
 
 
+def false_stops(
+    setting: Setting, configs: Sequence[int], states: Sequence[str], answer: float | None
+) -> int:
+    """Counted row by row."""
+    count = 0
+    for config, state in zip(configs, states, strict=True):
+        better = False
+        for row in setting.recorded[config].rows:
+            holds = all(
+                not math.isnan(row.measured[limit.name])
+                and limit.beyond(row.measured[limit.name]) <= 0
+                for limit in setting.limits
+            )
+            if answer is None:
+                better |= holds
+            else:
+                better |= holds and (
+                    row.value > answer if setting.mode == "max" else row.value < answer
+                )
+        count += better and state == "stopped"
+    return count
+
+
 # -- both sides ----------------------------------------------------------------------------------
 
 
@@ -213,7 +236,17 @@ def compare(setting: Setting, policy: Policy, rule: Rule | None) -> None:
     assert run.constraint_cost_s == pytest.approx(math.fsum(expected.check_s), rel=1e-12)
     assert run.time_s == expected.now
     assert run.checked_every_step == intervals.count(1)
+    assert run.false_stops == false_stops(setting, watched.configs, watched.states, run.best)
     assert (run.mode, run.seed, run.policy) == (setting.mode, setting.seed, repr(policy))
+
+    # a longer run passes through the shorter one
+    if not policy.checks_after_run and math.isfinite(setting.budget_s):
+        longer = [setting.budget_s, 1.5 * setting.budget_s, math.inf]
+        several = {**options, "seed": setting.seed}
+        del several["budget_s"]
+        found = simulate_budgets(table, policy, longer, **several)
+        assert found[0] == run
+        assert found == [simulate(table, policy, budget_s=b, **several) for b in longer]
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -26,6 +26,7 @@ from acetune.replay.statistics import (
     nemenyi_critical_difference,
     paired_differences,
     paired_signs,
+    rank_losses,
     rank_policies,
     rank_rows,
 )
@@ -413,3 +414,20 @@ def test_runs_without_progress() -> None:
         best_over_time([], [1])
     with pytest.raises(GoalError, match="centre must be 'mean' or 'median', got 'mode'"):
         best_over_time([run("ace", 0, 0.5)], [1], "mode")  # type: ignore[arg-type]
+
+
+def test_ranks_of_numbers_are_those_of_runs_with_these_numbers() -> None:
+    losses = [[0.3, 0.1, 0.2], [0.5, 0.5, 0.1], [0.2, 0.3, 0.4]]
+    cells = [Cell("t", f"g <= {i}", 1.0, 1.0, 1, "random") for i in range(len(losses))]
+    found = [
+        run(policy, 0, loss, cell, "min")
+        for cell, row in zip(cells, losses, strict=True)
+        for policy, loss in zip("abc", row, strict=True)
+    ]
+    assert rank_losses(["a", "b", "c"], losses) == rank_policies(found)
+
+
+@pytest.mark.parametrize("losses", [[], [[0.1]], [[0.1, 0.2, 0.3]], [0.1, 0.2]])
+def test_ranks_of_numbers_need_a_number_a_policy(losses: list[object]) -> None:
+    with pytest.raises(GoalError, match="ranks need rows"):
+        rank_losses(["a", "b"], losses)

@@ -120,6 +120,13 @@ class JudgedTable:
             return None
         return float(values.max() if self.table.objective.mode == "max" else values.min())
 
+    @cached_property
+    def best_losses(self) -> NDArray[np.float64]:
+        """The best feasible loss of each configuration, infinite where nothing is feasible."""
+        qualified = np.where(self.feasible & np.isfinite(self.losses), self.losses, np.inf)
+        best: NDArray[np.float64] = np.minimum.reduceat(qualified, self.table.starts[:-1])
+        return best
+
     def confirmed(self, config: int, step: int) -> tuple[float, bool] | None:
         """Objective on the confirmation rows, and whether a limit is broken there."""
         metrics = self.table.metrics

@@ -55,11 +55,21 @@ class Run:
     confirmed: float | None = None  # the objective of the answer on confirmation rows
     broken: bool | None = None  # whether the answer breaks a limit there
     checked_every_step: int = 0  # trials whose interval was 1
+    false_stops: int = (
+        0  # stopped trials whose recorded curve holds something better than the answer
+    )
 
     @property
     def best(self) -> float | None:
         """The best feasible objective, None when nothing feasible was found."""
         return self.incumbents[-1].value if self.incumbents else None
+
+    @property
+    def loss(self) -> float:
+        """The best feasible objective as a loss: smaller is better, infinite for nothing found."""
+        if self.best is None:
+            return math.inf
+        return -self.best if self.mode == "max" else self.best
 
     @property
     def time_to_first_s(self) -> float | None:

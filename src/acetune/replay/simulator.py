@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import heapq
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -72,6 +73,40 @@ def simulate(
     >>> run.best <= made.best.value, run.trials > 4
     (True, True)
     """
+    (run,) = simulate_budgets(
+        table,
+        policy,
+        [budget_s],
+        constraints=constraints,
+        searcher=searcher,
+        seed=seed,
+        workers=workers,
+        max_trials=max_trials,
+        cost_ratio=cost_ratio,
+        startup_s=startup_s,
+        points=points,
+    )
+    return run
+
+
+def simulate_budgets(
+    table: CurveTable | JudgedTable,
+    policy: Policy | str,
+    budgets_s: Sequence[float],
+    *,
+    constraints: Sequence[Constraint] | None = None,
+    searcher: str = "random",
+    seed: int = 0,
+    workers: int = 4,
+    max_trials: int | None = None,
+    cost_ratio: float | None = None,
+    startup_s: float = 0.0,
+    points: Sequence[Mapping[str, Any]] = (),
+) -> list[Run]:
+    """The runs of :func:`simulate` with each of these rising budgets, for the price of the last.
+
+    What happens within a budget does not depend on it: the longer run passes through the shorter.
+    """
     if isinstance(table, JudgedTable):
         if constraints is not None or cost_ratio is not None:
             raise GoalError("a judged table has its limits and cost ratio already")
@@ -86,17 +121,28 @@ def simulate(
     require_whole("workers", workers, least=1)
     if max_trials is not None:
         require_whole("max_trials", max_trials, least=1)
-    if not (budget_s == math.inf or (is_number(budget_s) and budget_s > 0)):
-        raise GoalError(f"budget_s must be a number of seconds > 0, got {budget_s!r}")
+    for budget_s in budgets_s:
+        if not (budget_s == math.inf or (is_number(budget_s) and budget_s > 0)):
+            raise GoalError(f"budget_s must be a number of seconds > 0, got {budget_s!r}")
+    if not budgets_s or any(a >= b for a, b in itertools.pairwise(budgets_s)):
+        raise GoalError(f"budgets must rise from one to the next, got {list(budgets_s)}")
+    if len(budgets_s) > 1 and chosen.checks_after_run:
+        raise GoalError(f"{name!r} checks after the run, so each budget needs a run of its own")
     if not (is_number(startup_s) and startup_s >= 0):
         raise GoalError(f"startup_s must be a finite number >= 0, got {startup_s!r}")
     picker = make_picker(judged.table, searcher, seed, points)
-    simulation = Simulation(judged, chosen, picker, workers, budget_s, max_trials, startup_s)
-    with _no_garbage_collection():
-        simulation.run()
+    simulation = Simulation(judged, chosen, picker, workers, budgets_s[-1], max_trials, startup_s)
     limits = ", ".join(constraint.describe() for constraint in judged.constraints)
-    cell = Cell(judged.table.name, limits, judged.cost_ratio, budget_s, workers, searcher)
-    return simulation.result(name, cell, seed)
+    runs = []
+    with _no_garbage_collection():
+        for budget_s in budgets_s:
+            if budget_s == budgets_s[-1]:
+                simulation.run()
+            else:
+                simulation.advance(budget_s)
+            cell = Cell(judged.table.name, limits, judged.cost_ratio, budget_s, workers, searcher)
+            runs.append(simulation.result(name, cell, seed))
+    return runs
 
 
 class Simulation:
@@ -133,10 +179,19 @@ class Simulation:
         self._events: list[tuple[float, int, _Trial]] = []  # when, in which order, of what
 
     def run(self) -> None:
-        """Until the budget is spent, or nothing is left to train."""
-        for _ in range(self._workers):
-            self._start_trial()
-        events, budget_s = self._events, self._budget_s
+        """Until the budget is spent, or nothing is left to train; then all is ended."""
+        self.advance(self._budget_s)
+        for _, _, trial in sorted(self._events, key=lambda event: event[1]):
+            self.coordinator.interrupt(trial.study_trial, "the budget is spent")
+        if self.stopper.policy.checks_after_run and self._judged.constraints:
+            self._check_after_run()
+
+    def advance(self, budget_s: float) -> None:
+        """Until so much time is spent, or nothing is left to train; it can go on from there."""
+        if not self.configs:
+            for _ in range(self._workers):
+                self._start_trial()
+        events = self._events
         trained, checked, replace = self._trained, self._checked, heapq.heapreplace
         while events:
             time_s, _, trial = events[0]
@@ -152,10 +207,6 @@ class Simulation:
             else:
                 self._scheduled += 1
                 replace(events, (time_s + wait_s, self._scheduled, trial))
-        for _, _, trial in sorted(events, key=lambda event: event[1]):
-            self.coordinator.interrupt(trial.study_trial, "the budget is spent")
-        if self.stopper.policy.checks_after_run and self._judged.constraints:
-            self._check_after_run()
 
     def _start_trial(self) -> None:
         """A free worker takes the next trial, if there is one."""
@@ -290,7 +341,16 @@ class Simulation:
             checked_every_step=sum(
                 record.progress.interval == 1 for record in history.trials.values()
             ),
+            false_stops=self._false_stops(),
         )
+
+    def _false_stops(self) -> int:
+        """Stopped trials that hold something better than the answer, seen or not."""
+        history, best_losses = self.stopper.history, self._judged.best_losses
+        answer = math.inf if history.best is None else history.best.loss
+        records = history.trials.values()
+        stopped = [self.configs[int(r.id) - 1] for r in records if r.state == "stopped"]
+        return int((best_losses[stopped] < answer).sum())
 
 
 class _Trial:

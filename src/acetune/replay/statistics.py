@@ -52,7 +52,7 @@ def paired_differences(
     :func:`paired_signs` counts them.
     """
     return {
-        cell: [_loss(b) - _loss(a) for a, b in pairs if a.best is not None and b.best is not None]
+        cell: [b.loss - a.loss for a, b in pairs if a.best is not None and b.best is not None]
         for cell, pairs in _pairs(runs, policy_a, policy_b).items()
     }
 
@@ -60,7 +60,7 @@ def paired_differences(
 def paired_signs(runs: Iterable[Run], policy_a: str, policy_b: str) -> dict[Cell, Signs]:
     """How often ``policy_a`` was better than, equal to and worse than ``policy_b``, by cell."""
     return {
-        cell: _signs([(_loss(a), _loss(b)) for a, b in pairs])
+        cell: _signs([(a.loss, b.loss) for a, b in pairs])
         for cell, pairs in _pairs(runs, policy_a, policy_b).items()
     }
 
@@ -143,6 +143,21 @@ def rank_policies(
     return _ranks(policies, ranks, alpha)
 
 
+def rank_losses(policies: Sequence[str], losses: ArrayLike, alpha: float = 0.05) -> Ranks:
+    """The same from a number a block and policy, smaller being better: a row a block.
+
+    >>> rank_losses(["none", "ace"], [[0.3, 0.1], [0.2, 0.2]]).average_ranks
+    (1.25, 1.75)
+    """
+    rows = np.asarray(losses, float)
+    if rows.ndim != 2 or not len(rows) or rows.shape[1] != len(policies) or len(policies) < 2:
+        raise GoalError(
+            f"ranks need rows of a number for each of two and more policies, got {rows.shape} for "
+            f"{list(policies)}"
+        )
+    return _ranks(policies, rank_rows(rows), alpha)
+
+
 def rank_rows(losses: ArrayLike) -> Array:
     """Ranks within each row, 1 for the smallest; equal values, infinity too, share their mean.
 
@@ -208,13 +223,6 @@ def _cliques(ranks: Sequence[float], difference: float) -> list[tuple[int, int]]
 # -- runs side by side -----------------------------------------------------------------------------
 
 
-def _loss(run: Run) -> float:
-    """Smaller is better; nothing found is worst."""
-    if run.best is None:
-        return math.inf
-    return -run.best if run.mode == "max" else run.best
-
-
 def _signs(losses: Sequence[tuple[float, float]]) -> Signs:
     return Signs(
         better=sum(a < b for a, b in losses),
@@ -267,4 +275,4 @@ def _losses(cell: Cell, by: dict[tuple[str, int], Run], policies: Sequence[str])
             if (policy, seed) not in by:
                 where = f"{cell.describe()}, seed {seed}"
                 raise GoalError(f"ranks need all policies everywhere; no {policy!r} in {where}")
-    return np.array([[_loss(by[policy, seed]) for policy in policies] for seed in seeds])
+    return np.array([[by[policy, seed].loss for policy in policies] for seed in seeds])

@@ -1,0 +1,217 @@
+"""How far from the best feasible checkpoint policies end: every table, limit, cost ratio, budget.
+
+Each part writes the means of its cells to ``grid-<part>.json`` as it goes; a run that was broken
+off goes on from there. Policies whose results are there are not measured again unless ``--again``
+names them. The page and its pictures are made from the files, at the end or alone with ``--page``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import grid_plan as plan
+from benchmarks.common import say, versions
+from benchmarks.grid_page import write_page
+
+from acetune.cli.progress import progress_bar
+from acetune.core.errors import AcetuneError
+from acetune.engines.local import available_cores
+from acetune.policies import parse_policy
+from acetune.replay.grid import CellRunner, Pair, Scores, score_all
+from acetune.replay.grid_file import read_scores, write_scores
+from acetune.replay.grid_summary import best_policy, scored_everywhere
+
+PARTS = ("random", "ablation", "held-out", "tpe")  # tpe asks random for the best fixed policy
+RESULTS = plan.ROOT / "benchmarks" / "results"
+PAGES = plan.ROOT / "docs" / "results"
+SAVE_S = 30.0  # so much work is lost at most
+CODE = (  # what decides the numbers
+    "core/*",
+    "policies/*",
+    "searchers/*",
+    "stopper*",
+    "coordinator*",
+    *(
+        f"replay/{name}"
+        for name in ("simulator", "judged", "picking", "regret", "grid", "synthetic")
+    ),
+)
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
+MIXED = "several"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure what is asked for, and write files and page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--processes", type=int, default=available_cores(), help="one a core")
+    parser.add_argument("--part", action="append", choices=PARTS, help="repeat it; default: all")
+    parser.add_argument(
+        "--table", action="append", choices=plan.TABLES, help="repeat it; default: all"
+    )
+    parser.add_argument(
+        "--again",
+        action="append",
+        default=[],
+        metavar="POLICY",
+        help="measure anew though there are results: 'ace2' with all its options, or 'all'",
+    )
+    parser.add_argument("--page", action="store_true", help="only make the page from the files")
+    parser.add_argument("--out", type=Path, help="folder for files, page and pictures")
+    options = parser.parse_args(arguments)
+    if options.seeds < 1 or options.processes < 1:
+        parser.error("--seeds and --processes must be at least 1")
+    folder = options.out or RESULTS
+    if not options.page:
+        shown = ["FOLDER" if given == str(options.out) else given for given in arguments]
+        command = " ".join(["python benchmarks/grid.py", *shown])
+        for part in PARTS:
+            if part in (options.part or PARTS):
+                measure(part, options, folder, command)
+    write_page(folder, options.out or PAGES, PARTS)
+
+
+def measure(part: str, options: argparse.Namespace, folder: Path, command: str) -> None:
+    """Add to the file of a part what it lacks."""
+    path = folder / f"grid-{part}.json"
+    tables = [table for table in plan.TABLES if table in (options.table or plan.TABLES)]
+    policies = tpe_policies(folder) if part == "tpe" else plan.PARTS[part]
+    for policy in policies:
+        parse_policy(policy)  # say at once what is wrong, and not from a worker
+    wanted = [(cell, policy) for cell in plan.cells(part, tables) for policy in policies]
+    everything = {(c, p) for c in plan.cells(part, plan.TABLES) for p in policies}
+    about, known = resume(path, options.seeds)
+    there = {(cell, policy) for cell, by_policy in known.items() for policy in by_policy}
+    missing = [pair for pair in wanted if pair not in there or named(pair[1], options.again)]
+    kept = (there & everything) - set(missing)
+    code, codes = code_hash(), dict(about.get("code", {}))
+    old = sorted({policy for _, policy in kept if codes.get(policy) != code})
+    if old:
+        say(f"{part}: other code measured {', '.join(old)}; --again measures them anew")
+    if not missing:
+        say(f"{part}: all {len(wanted)} results are there")
+        return
+    for _, policy in missing:
+        codes[policy] = MIXED if policy in old else code
+    about = {
+        "part": part,
+        "command": command,
+        "seeds": options.seeds,
+        "workers": plan.WORKERS,
+        "versions": versions(),
+        "code": codes,
+    }
+    say(f"{part}: {len(missing)} of {len(wanted)} results to measure, {options.seeds} runs each")
+    scores: Scores = {
+        cell: {p: score for p, score in known.get(cell, {}).items() if (cell, p) in kept}
+        for cell in plan.cells(part, plan.TABLES)  # in their order, whenever they are measured
+    }
+    runner = CellRunner(plan.sources(tables), options.seeds, plan.WORKERS)
+    try:
+        run(part, runner, missing, options, scores, lambda: save(path, about, scores, policies))
+    finally:  # Ctrl-C too: what was measured is kept
+        save(path, about, scores, policies)
+
+
+def run(
+    part: str,
+    runner: CellRunner,
+    pairs: Sequence[Pair],
+    options: argparse.Namespace,
+    scores: Scores,
+    save: Any,
+) -> None:
+    """Score the pairs with a bar, and save now and then."""
+    began = saved = time.monotonic()
+    with progress_bar() as progress:
+        bar = progress.add_task(part, total=len(pairs) * options.seeds)
+        for done, ((cell, policy), score) in enumerate(
+            score_all(runner, pairs, options.processes), start=1
+        ):
+            scores[cell][policy] = score
+            progress.advance(bar, options.seeds)
+            if time.monotonic() - saved >= SAVE_S:
+                save()
+                saved = time.monotonic()
+                if progress.disable:  # no terminal, no bar
+                    say(f"{part}: {done} of {len(pairs)}")
+    say(f"{part}: {len(pairs)} results in {time.monotonic() - began:.0f} s")
+
+
+def save(path: Path, about: dict[str, Any], scores: Scores, policies: Sequence[str]) -> None:
+    """Write the file of a part, with policies in their order."""
+    ordered = {
+        cell: {policy: by_policy[policy] for policy in policies if policy in by_policy}
+        for cell, by_policy in scores.items()
+        if by_policy
+    }
+    write_scores(path, about, ordered)
+
+
+def resume(path: Path, seeds: int) -> tuple[dict[str, Any], Scores]:
+    """What a file holds, if there is one; it must be of as many seeds."""
+    if not path.exists():
+        return {}, {}
+    about, scores = read_scores(path)
+    if about.get("seeds") != seeds:
+        raise AcetuneError(
+            f"{path} holds results of {about.get('seeds')} seeds, and {seeds} are asked for; "
+            "give another folder with --out, or remove it"
+        )
+    return about, scores
+
+
+def named(policy: str, names: Sequence[str]) -> bool:
+    """Whether a policy is among these: by itself, by its name without options, or by 'all'."""
+    return "all" in names or policy in names or policy.partition(":")[0] in names
+
+
+def tpe_policies(folder: Path) -> list[str]:
+    """Those of TPE, with the best fixed policy of the random part before ours."""
+    path = folder / "grid-random.json"
+    _, scores = read_scores(path) if path.exists() else ({}, {})
+    cells = [c for c in scored_everywhere(scores, plan.FIXED) if c.table in plan.RECORDED]
+    if not cells:
+        raise AcetuneError(
+            f"the part tpe takes the best fixed policy of the part random, and {path} has no "
+            "recorded table with all of them; run --part random first"
+        )
+    best = best_policy(scores, plan.FIXED, cells)
+    return list(dict.fromkeys([*plan.TPE[:-1], best, plan.TPE[-1]]))
+
+
+def code_hash() -> str:
+    """Of the source files that decide the numbers, less comments and docstrings."""
+    package = plan.ROOT / "src" / "acetune"
+    found = hashlib.sha256()
+    for pattern in CODE:
+        for path in sorted(package.glob(f"{pattern}.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            for node in ast.walk(tree):
+                if (
+                    isinstance(node, DOCUMENTED)
+                    and ast.get_docstring(node, clean=False) is not None
+                ):
+                    del node.body[0]
+            found.update(ast.dump(tree).encode())
+    return found.hexdigest()[:12]
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except AcetuneError as error:
+        raise SystemExit(f"error: {error}") from None
+    except KeyboardInterrupt:
+        os.write(2, b"stopped; the same command goes on from here\n")
+        raise SystemExit(130) from None
