@@ -14,10 +14,12 @@ from acetune.core import errors
 
 NAMES = [
     "ACE",
+    "ACE2",
     "ASHA",
     "ASHALexicographic",
     "ASHAStratum",
     "AcetuneError",
+    "Backoff",
     "Bandit",
     "Constraint",
     "Estimate",

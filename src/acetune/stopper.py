@@ -15,7 +15,7 @@ from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Mode, O
 from acetune.core.history import History
 from acetune.core.observation import TrialId
 from acetune.core.record import Checkpoint, Progress
-from acetune.policies import ACE, Policy
+from acetune.policies import ACE2, Policy
 from acetune.stopper_trial import StopperTrial
 from acetune.validation import require_total_steps
 
@@ -44,7 +44,7 @@ class Stopper:
     constraints:
         The limits a checkpoint must satisfy to be valid.
     policy:
-        When to check and whom to stop; :class:`~acetune.ACE` by default.
+        When to check and whom to stop; :class:`~acetune.ACE2` by default.
     confirm_top:
         The gate compares with this many-th best valid trial, so that runners-up exist when the
         first fails its confirmation.
@@ -71,9 +71,9 @@ class Stopper:
         if not isinstance(confirm_top, int) or confirm_top < 1:
             raise GoalError(f"confirm_top must be a whole number >= 1, got {confirm_top!r}")
         if policy is not None and not isinstance(policy, Policy):
-            raise GoalError(f"policy must be a policy such as acetune.ACE(), got {policy!r}")
+            raise GoalError(f"policy must be a policy such as acetune.ACE2(), got {policy!r}")
         self.goals = Goals(Objective(objective, mode), tuple(constraints))
-        self.policy = ACE() if policy is None else policy
+        self.policy = ACE2() if policy is None else policy
         self.on_repeat: Callable[[str], None] = _warn_repeated
         self.history = History(keep=confirm_top)
 

@@ -57,7 +57,7 @@ OTHER_NAMES |= dict.fromkeys(("metric", "target"), 'objective="auc"')
 OTHER_NAMES |= dict.fromkeys(("n_jobs", "jobs", "processes"), "workers=4")
 OTHER_NAMES |= dict.fromkeys(("constraint", "limits"), "constraints=[...]")
 OTHER_NAMES |= dict.fromkeys(("study_name", "storage", "path"), 'study="study.db"')
-OTHER_NAMES |= dict.fromkeys(("pruner", "scheduler"), 'policy="ace"')
+OTHER_NAMES |= dict.fromkeys(("pruner", "scheduler"), 'policy="ace2"')
 OTHER_NAMES |= dict.fromkeys(("sampler", "search_alg"), 'searcher="tpe"')
 
 
@@ -106,7 +106,8 @@ def tune(
     constraints:
         Limits; those with ``on="config"`` are checked before any training.
     policy:
-        When to check and whom to stop: an object, or a name such as ``"ace"`` or ``"asha+after"``.
+        When to check and whom to stop: an object, or a name such as ``"ace"`` or ``"asha+after"``;
+        :class:`~acetune.ACE2` by default.
     searcher:
         ``"tpe"``, ``"random"``, ``"gp"``, ``"cmaes"`` (blind to constraints), ``"blendsearch"``,
         ``"cfo"``, or a :class:`~acetune.Searcher`.

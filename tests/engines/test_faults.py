@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import acetune
-from acetune import ACE, Constraint, Stopper, Trial, TrialStopped
+from acetune import ACE, ACE2, Constraint, Stopper, Trial, TrialStopped
 from acetune.coordinator import Coordinator
 from acetune.core.errors import ReportError, StudyError, TrainingCodeError
 from acetune.link import Report
@@ -94,7 +94,7 @@ def test_workers_killed_at_random_moments(study: Path, tmp_path: Path, seed: int
     assert [row["trial"] for row in found] == list(range(1, 151))
     assert {row["state"] for row in found} == {"finished", "stopped", "failed"}
     require_failed_as_killed(study, killed, "was killed by SIGKILL")
-    require_same_decisions(study, ACE())
+    require_same_decisions(study, ACE2())
 
 
 def test_a_killed_worker_is_retried_as_a_new_attempt(study: Path) -> None:
@@ -673,7 +673,7 @@ def test_a_resumable_trial_goes_on_after_its_worker_was_killed(study: Path, how:
 
     require_went_on(study)
     assert trial_rows(study)[0]["state"] == "failed"
-    require_same_decisions(study, ACE())
+    require_same_decisions(study, ACE2())
 
 
 RESUMABLE = """
@@ -711,7 +711,7 @@ def test_a_resumable_trial_goes_on_after_its_driver_was_killed(
     require_went_on(study)
     assert trial_rows(study)[0]["state"] == "interrupted"
     assert own.exists()
-    require_same_decisions(study, ACE())
+    require_same_decisions(study, ACE2())
 
 
 def test_a_checkpoint_counts_only_with_its_report(study: Path) -> None:

@@ -29,7 +29,7 @@ def demo(
     seconds: Annotated[float, typer.Option(help="Time budget.")] = 45.0,
     policy: Annotated[
         str, typer.Option(help=f"When to check and whom to stop: {', '.join(POLICY_NAMES)}.")
-    ] = "ace",
+    ] = "ace2",
     workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
     study: Annotated[Path, typer.Option(help="The study file.")] = Path("demo.db"),
     seed: Annotated[int, typer.Option(help="Of the searcher.")] = 20,

@@ -94,7 +94,7 @@ def replay(
         known = ", ".join((".html", *IMAGES))
         raise GoalError(f"--plot {plot}: the name must end in one of {known}")
     curves = read_table(table)
-    policies = list(dict.fromkeys(policy or ["none", "asha", "ace"]))
+    policies = list(dict.fromkeys(policy or ["none", "asha", "ace", "ace2"]))
     budget = default_budget(curves, workers) if budget_s is None else budget_s
     ratios: list[float | None] = [*dict.fromkeys(cost_ratio or [])]
     cells = itertools.product(_cells(curves, constraint), ratios or [None])

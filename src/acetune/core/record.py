@@ -87,8 +87,8 @@ class Progress:
         if self.last_step and old.iterations:
             self.iterations = self.last_step
             self.primary_s = old.primary_s / old.iterations * self.iterations
-        if self.checks and old.checks:
-            self.check_s = old.check_s / old.checks * self.checks
+        if self.checks and before.verdicts:  # a check at the end is in neither sum nor verdicts
+            self.check_s = old.check_s / len(before.verdicts) * self.checks
 
 
 _STRATA: tuple[Stratum, ...] = ("valid", "invalid", "unchecked")

@@ -39,7 +39,7 @@ class AcePruner(BasePruner):
     constraints:
         The limits. Those with a check need no ``report(constraints=...)``.
     policy:
-        When to check and whom to stop: a policy or its name; :class:`~acetune.ACE` by default. Not
+        When to check and whom to stop: a policy or its name; :class:`~acetune.ACE2` by default. Not
         one that checks after the run: Optuna has no such moment.
     objective:
         The name of the objective, for ``report(auc=...)`` and for messages. Whether it is
@@ -162,7 +162,7 @@ stopping='stratum', min_steps=0))
         if self.policy.checks_after_run:
             raise GoalError(
                 f"{self.policy!r} checks constraints after the run, for which Optuna has no place; "
-                f"use {type(self.policy).__name__}(constraints='callback') or acetune.ACE()"
+                f"use {type(self.policy).__name__}(constraints='callback') or acetune.ACE2()"
             )
         require_whole("confirm_top", self.confirm_top, least=1)
         for constraint in self.constraints:

@@ -108,7 +108,7 @@ def _literal(text: str) -> object:
 def make_policy(policy: Policy | str | None) -> Policy:
     """A policy by its name, the default, or the given one."""
     if policy is None:
-        return ACE()
+        return ACE2()
     if isinstance(policy, str):
         return parse_policy(policy)
     if not isinstance(policy, Policy):

@@ -26,6 +26,7 @@ _STILL: dict[Stratum, tuple[str, str]] = {
 _BEHIND = (
     "behind the best feasible checkpoint at step {step}, and no better than at step {number:.0f}"
 )
+_ROUNDING = 1e-9  # what is equal up to rounding counts as equal
 
 
 class ACE2(Policy):
@@ -117,7 +118,8 @@ defer=True)
             return step
         # (steps since then) x (mean cost of a step) against spacing x (mean cost of a check)
         trained = (step - trial.checked_at) * trial.primary_s * trial.checks
-        return step if trained >= self.spacing * trial.check_s * trial.iterations else None
+        enough = self.spacing * trial.check_s * trial.iterations
+        return step if trained * (1 + _ROUNDING) >= enough else None
 
     def due_at_end(self, trial: Progress) -> int | None:
         """What was put off to the end: the best checkpoint, or the last one if not checked."""
@@ -156,8 +158,9 @@ defer=True)
         keep, cut = (_KEEP, _CUT) if standing == stratum else _STILL[standing]
         if in_worst(share, better, n):
             return Decision(Action.STOP, cut, stratum, better + 1, n, step, share)
-        if standing == "unchecked" and report.loss > history.gate:
-            best = best_step(trial.progress, step, report.loss)
-            if best <= (1 - self.patience) * step:
+        if report.check is None and not trial.verdicts and report.loss > history.gate:
+            best = max(0, best_step(trial.progress, step, report.loss))
+            # Optuna's steps may begin at 0: counted as the first one
+            if max(1, best) <= (1 - self.patience) * step + _ROUNDING:
                 return Decision(Action.STOP, _BEHIND, stratum, better + 1, n, step, float(best))
         return Decision(Action.CONTINUE, keep, stratum, better + 1, n, step, share)

@@ -89,10 +89,14 @@ def _interval(row: Row, policy: Mapping[str, Any]) -> str:
     if policy.get("constraints") == "after":
         return "constraint: checked after the run only"
     last = "an unknown number of steps" if total is None else f"{total} steps"
-    when = "at every step" if interval == 1 else "once, at the end"
+    when = f"at {checked_when(policy)}" if interval == 1 else "once, at the end"
     text = f"constraint: due {when} of {last}"
     if interval == 1 and has_rungs(policy):
         text = "constraint: due at every rung and at the last step"
+    if interval == 1 and is_spaced(policy):
+        text = f"constraint: due at its first step, at its last, and in between {_between(policy)}"
+    if interval != 1 and policy.get("defer"):
+        return f"{text}, because at least half of all checks had come out valid when it started"
     if ratio is None or total is None or policy.get("interval") != "adaptive":
         return text
     threshold = interval_threshold(policy["truncation"], total)
@@ -113,11 +117,37 @@ def has_rungs(policy: Mapping[str, Any]) -> bool:
     return "reduction_factor" in policy
 
 
+def is_spaced(policy: Mapping[str, Any]) -> bool:
+    """Whether a policy lets some steps pass between two checks of a trial.
+
+    >>> is_spaced({"name": "ACE2", "spacing": 1.0}), is_spaced({"name": "ACE2", "spacing": 0.0})
+    (True, False)
+    """
+    return bool(policy.get("spacing", 0) > 0 or policy.get("growth", 1) > 1)
+
+
+def _between(policy: Mapping[str, Any]) -> str:
+    if "growth" in policy:
+        return f"after a gap that grows {policy['growth']:g}-fold with each violation in a row"
+    times = "" if policy["spacing"] == 1 else f"{policy['spacing']:g} times "
+    return f"when it has trained for {times}as long as a check takes"
+
+
+def checked_when(policy: Mapping[str, Any]) -> str:
+    """When a trial is due that is checked along the way, in two words."""
+    if is_spaced(policy):
+        return "spaced steps"
+    return "every rung" if has_rungs(policy) else "every step"
+
+
 def why_unchecked(row: Row, policy: Mapping[str, Any], unchecked: bool) -> str | None:
     """A word on unchecked reports of a trial that was to be checked at every step."""
-    if row["interval"] != 1 or not policy.get("gate") or not unchecked:
+    spaced = is_spaced(policy)
+    if row["interval"] != 1 or not (spaced or policy.get("gate")) or not unchecked:
         return None
     lies = "it lies between two rungs, or " if has_rungs(policy) else ""
+    if spaced:
+        lies = "it lies between two checks, or "
     return f"unchecked: {lies}the checkpoint could not beat the best feasible one known then"
 
 

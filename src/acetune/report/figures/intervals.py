@@ -9,14 +9,14 @@ import numpy as np
 
 from acetune.core.cost import interval_threshold
 from acetune.core.words import count
-from acetune.report.explanation import has_rungs
+from acetune.report.explanation import checked_when
 from acetune.report.figures.digest import Digest, Floats, Mask, thinned
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures.look import BEST_OF_ALL, INVALID, NEUTRAL
 from acetune.report.figures.ranges import log_axis, within_reach
 from acetune.report.figures.words import number, plain
 
-_TITLE = "Check at every step, or at the end?"
+_TITLE = "Check along the way, or at the end?"
 _MOST = 600
 
 
@@ -30,7 +30,7 @@ def intervals(digest: Digest) -> Drawing:
     each = np.array([row.interval == 1 for row in trials], bool)
     ratio = within_reach(np.array([row.cost_ratio or math.nan for row in trials], float))
     known = np.isfinite(ratio)
-    often = "at every rung" if has_rungs(policy) else "at every step"
+    often = f"at {checked_when(policy)}"
     if not known.any():
         why = "No trial has started with a measured cost of a check yet."
         if trials:
