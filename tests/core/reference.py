@@ -100,8 +100,17 @@ class OtherRule:
     truncation: float = 0.25
     gate: bool = False
     at_rungs: bool = False  # with interval 1: checked at rungs and at the last step
+    spaced: bool = False  # with interval 1: checked when due_again says so and at the last step
     min_steps: int = 1
     reduction_factor: float = 4
+
+    def put_off(self, study: ReferenceStudy, total: int | None) -> bool:
+        """Whether a trial that starts now is checked once, at its end, whatever the interval."""
+        return False
+
+    def due_again(self, study: ReferenceStudy, trial: str, step: int) -> bool:
+        """Whether a step lies far enough behind what was checked before."""
+        raise NotImplementedError
 
     def rank(self, study: ReferenceStudy, report: Report) -> None:
         """Compare a report with those before it, and fill in rank, of and stop."""
@@ -131,6 +140,9 @@ class Report:
     stratum: str
     violation: float
     gated: bool
+    iterations: int = 1  # since the report before
+    trained_s: Fraction | None = None  # what they cost; None: nobody knows
+    check_s: Fraction = Fraction(0)
     rung: object = None  # where it is ranked, if that is not the step
     stop: bool = False
     rank: int | None = None
@@ -264,6 +276,7 @@ class ReferenceStudy:
         number = 1 if old is None else old.number + 1
         every, ratio = self._every(total), self.cost_ratio()
         beta = 1 if every else total
+        self._level_costs(trial)
         for report in self.own(trial):
             if report.step > resumed_from:
                 report.replaced = True
@@ -271,6 +284,25 @@ class ReferenceStudy:
                 report.attempt = number
         self.attempts[trial] = Attempt(trial, number, total, beta, every, ratio)
         return self.attempts[trial]
+
+    def mean_costs(self, trial: str) -> tuple[Fraction | None, Fraction | None]:
+        """What an iteration and a check of a trial have cost; None where there was none."""
+        own = self.own(trial)
+        timed = [r for r in own if r.trained_s is not None]
+        checked = [r for r in own if r.stratum != "unchecked"]
+        iterations = sum(r.iterations for r in timed)
+        step_s = sum(r.trained_s or Fraction(0) for r in timed) / iterations if timed else None
+        check_s = sum(r.check_s for r in checked) / len(checked) if checked else None
+        return step_s, check_s
+
+    def _level_costs(self, trial: str) -> None:
+        """To the next attempt each step has cost what a step cost on average, each check too."""
+        step_s, check_s = self.mean_costs(trial)
+        for report in self.own(trial):
+            if step_s is not None:
+                report.trained_s = step_s * report.iterations
+            if check_s is not None and report.stratum != "unchecked":
+                report.check_s = check_s
 
     def close_call(self, total: int | None) -> bool:
         """Whether the cost ratio is so near its threshold that rounding may decide."""
@@ -293,6 +325,8 @@ class ReferenceStudy:
         if isinstance(self.rule, AshaRule):
             return True
         if isinstance(self.rule, NoRule):
+            return False
+        if isinstance(self.rule, OtherRule) and self.rule.put_off(self, total):
             return False
         if self.rule.interval != "adaptive":
             return self.rule.interval == 1
@@ -344,6 +378,8 @@ class ReferenceStudy:
         if self._at_rungs(attempt):
             at_rung = self.rung_passed(trial, step) is not None
             return (step, loss) if at_rung or last else None
+        if self._spaced(attempt):
+            return (step, loss) if last or self._due_again(trial, step) else None
         if attempt.every:
             return step, loss
         if not last:
@@ -360,7 +396,7 @@ class ReferenceStudy:
         if not self._checks_during_run() or not reports or attempt.state != "running":
             return None
         last = reports[-1]
-        if self._at_rungs(attempt):
+        if self._at_rungs(attempt) or self._spaced(attempt):
             return None if last.checked_step == last.step else (last.step, last.loss)
         if attempt.every:
             return None
@@ -420,12 +456,15 @@ class ReferenceStudy:
             violation,
             gated,
         )
+        previous = before[-1].step if before else 0
+        report.iterations = step - previous
+        report.trained_s = None if primary_s is None else Fraction(primary_s)
+        report.check_s = sum(map(Fraction, self._by_name(check_s).values()), Fraction(0))
         self._rank(report)
         if step == attempt.total:
             report.stop = False
         self.reports.append(report)
-        previous = before[-1].step if before else 0
-        self._spend(primary_s, check_s, snapshot_s, iterations=step - previous)
+        self._spend(primary_s, check_s, snapshot_s, report.iterations)
         if report.stop:
             attempt.state = "stopped"
         elif step == attempt.total:
@@ -488,14 +527,16 @@ class ReferenceStudy:
         if primary_s is not None:
             self.seconds.primary.append(primary_s)
             self.seconds.iterations += iterations
-        if isinstance(check_s, (int, float)):
-            share = check_s / len(self.limits) if self.limits else 0.0
-            check_s = {limit.name: share for limit in self.limits}
-        if check_s:
-            for name, seconds in check_s.items():
-                self.seconds.check.setdefault(name, []).append(seconds)
+        for name, seconds in self._by_name(check_s).items():
+            self.seconds.check.setdefault(name, []).append(seconds)
         if snapshot_s:
             self.seconds.snapshot.append(snapshot_s)
+
+    def _by_name(self, check_s: float | Mapping[str, float] | None) -> Mapping[str, float]:
+        """What a check cost, by constraint; one number for all is shared out evenly."""
+        if isinstance(check_s, (int, float)):
+            return {limit.name: check_s / len(self.limits) for limit in self.limits}
+        return check_s or {}
 
     # -- ranking ---------------------------------------------------------------------------------
 
@@ -528,6 +569,15 @@ class ReferenceStudy:
         if isinstance(self.rule, OtherRule):
             return self.rule.at_rungs and attempt.every
         return isinstance(self.rule, AshaRule)
+
+    def _spaced(self, attempt: Attempt) -> bool:
+        return isinstance(self.rule, OtherRule) and self.rule.spaced and attempt.every
+
+    def _due_again(self, trial: str, step: int) -> bool:
+        """The rule's word, and every step until the first check."""
+        assert isinstance(self.rule, OtherRule)
+        never = all(r.stratum == "unchecked" for r in self.own(trial))
+        return never or self.rule.due_again(self, trial, step)
 
     def rung_passed(self, trial: str, step: int) -> float | None:
         """The highest rung since the trial's last report, if there is one."""

@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 
 from acetune.policies import (
+    ACE2,
     ASHALexicographic,
     ASHAStratum,
+    Backoff,
     Bandit,
     Hyperband,
     MedianStopping,
@@ -21,6 +23,8 @@ from acetune.policies import (
     TruncationSelection,
 )
 from core.reference import INF, OtherRule, ReferenceStudy, Report, percentile
+
+TINY = Fraction(1, 10**9)
 
 
 def standing(study: ReferenceStudy) -> list[Report]:
@@ -38,6 +42,11 @@ def among(
 ) -> tuple[int, int]:
     """How many of the rivals are better, and how many there are with the report itself."""
     return sum(key(other) < key(report) for other in rivals), len(rivals) + 1
+
+
+def cut_of(share: float, n: int) -> int:
+    """How many of n are the worst share, rounded down."""
+    return math.floor(Fraction(share) * n + TINY)
 
 
 def one_in(reduction_factor: float, n: int) -> int:
@@ -152,7 +161,7 @@ class TruncationRule(OtherRule):
         rivals = [r for r in standing(study) if r.step == report.step]
         better, n = among(report, rivals, lambda r: (r.loss,))
         report.rank, report.of = better + 1, n
-        cut = math.floor(Fraction(self.truncation) * n + Fraction(1, 10**9))
+        cut = cut_of(self.truncation, n)
         report.stop = better >= n - cut and report.step >= self.min_steps
 
 
@@ -200,3 +209,89 @@ class AshaLexRule(OtherRule):
         )
         report.rank, report.of = better + 1, n
         report.stop = better >= one_in(self.reduction_factor, n)
+
+
+@dataclass(frozen=True)
+class BackoffRule(OtherRule):
+    truncation: float = 0.35
+    growth: float = 1.2
+    interval = 1
+    gate = True
+    spaced = True
+
+    def policy(self) -> Policy:
+        return Backoff(**asdict(self))
+
+    def due_again(self, study: ReferenceStudy, trial: str, step: int) -> bool:
+        checked = [r for r in study.own(trial) if r.stratum != "unchecked"]
+        gap = Fraction(1)
+        for report in checked:
+            gap = Fraction(1) if report.stratum == "valid" else gap * Fraction(self.growth)
+        return step >= checked[-1].step + min(math.floor(gap), 10**9)
+
+    def rank(self, study: ReferenceStudy, report: Report) -> None:
+        place = (report.step, report.stratum)
+        rivals = [r for r in standing(study) if (r.step, r.stratum) == place]
+        better, n = among(report, rivals, Report.key)
+        report.rank, report.of = better + 1, n
+        report.stop = better >= n - cut_of(self.truncation, n)
+
+
+@dataclass(frozen=True)
+class Ace2Rule(OtherRule):
+    truncation: float = 0.2
+    invalid_truncation: float = 0.4
+    spacing: float = 1.0
+    patience: float = 0.75
+    remember: bool = True
+    defer: bool = True
+    interval = 1
+    gate = True
+    spaced = True
+
+    def policy(self) -> Policy:
+        return ACE2(**asdict(self))
+
+    def put_off(self, study: ReferenceStudy, total: int | None) -> bool:
+        """Where there were checks, and at least half of them found what is valid."""
+        if not self.defer or not study.limits or not study.checks or total in (None, 1):
+            return False
+        return 2 * sum(check.valid for check in study.checks) >= len(study.checks)
+
+    def due_again(self, study: ReferenceStudy, trial: str, step: int) -> bool:
+        """When training since the last check, at the mean cost, has cost as much as a check."""
+        last = max(r.step for r in study.own(trial) if r.stratum != "unchecked")
+        step_s, check_s = study.mean_costs(trial)
+        assert check_s is not None
+        if step_s is None:
+            return True
+        return (step - last) * step_s * (1 + TINY) >= Fraction(self.spacing) * check_s
+
+    def verdict(self, study: ReferenceStudy, report: Report) -> tuple[str, float]:
+        """What a report counts as, and its violation: those of the trial's last check."""
+        if report.stratum == "unchecked" and self.remember:
+            for other in reversed(study.own(report.trial)):
+                if other.step < report.step and other.stratum != "unchecked":
+                    return other.stratum, other.violation
+        return report.stratum, report.violation
+
+    def rank(self, study: ReferenceStudy, report: Report) -> None:
+        stratum, _ = self.verdict(study, report)
+
+        def key(r: Report) -> tuple[float, ...]:
+            return (self.verdict(study, r)[1], r.loss) if stratum == "invalid" else (r.loss,)
+
+        rivals = [
+            r
+            for r in standing(study)
+            if r.step == report.step and self.verdict(study, r)[0] == stratum
+        ]
+        better, n = among(report, rivals, key)
+        report.rank, report.of = better + 1, n
+        share = self.invalid_truncation if stratum == "invalid" else self.truncation
+        report.stop = better >= n - cut_of(share, n)
+        own = [*study.own(report.trial), report]
+        if all(r.stratum == "unchecked" for r in own) and report.loss > study.f_star():
+            _, best = min((r.loss, r.step) for r in own)
+            if best <= (1 - Fraction(self.patience)) * report.step + TINY:
+                report.stop = True

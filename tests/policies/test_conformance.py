@@ -45,6 +45,11 @@ SETTINGS = (
     "asha-stratum-adaptive:reduction_factor=3,truncation=0.5",
     "asha-lex:reduction_factor=2",
     "asha-lex:reduction_factor=1.5,gate=False",
+    "backoff:truncation=0.5,growth=2",
+    "backoff:truncation=0.0,growth=1",
+    "ace2:spacing=0,remember=False",
+    "ace2:truncation=0.5,invalid_truncation=0.1,patience=0.5,defer=False",
+    "ace2:spacing=2.5,patience=0.0",
 )
 every_policy = pytest.mark.parametrize("name", SETTINGS)
 SEEDS = (0, 1, 2)

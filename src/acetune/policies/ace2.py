@@ -35,7 +35,8 @@ class ACE2(Policy):
     What it does beyond :class:`~acetune.ACE`, none of which needs to be set:
 
     - A trial is checked at its first step, and then again when it has trained for as long as a
-      check takes: checks of a trial cost no more than its training, the first and last aside.
+      check takes: where its steps cost the same, its checks cost no more than its training, the
+      first and last check aside.
     - Between checks a trial is ranked with those of its last verdict, not as unchecked.
     - Where most checks come out valid, a trial is checked once, at its end, at its best.
     - A larger share of the invalid is stopped than of the others.
