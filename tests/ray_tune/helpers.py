@@ -42,7 +42,7 @@ def fit(
         tune_config=tune.TuneConfig(
             metric=metric,
             mode=mode,
-            scheduler=scheduler or AceScheduler([EOD]),
+            scheduler=scheduler or AceScheduler([EOD], "ace"),
             search_alg=search,
             num_samples=samples,
             max_concurrent_trials=concurrent,
