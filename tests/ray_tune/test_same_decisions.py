@@ -61,7 +61,9 @@ def compare(table: CurveTable, policy: str, folder: Path, *, by_clock: bool = Fa
     assert "stopped" in replayed.states  # there was something to agree on
 
 
-@pytest.mark.parametrize("policy", ["ace", "ace2", "ace-hard", "asha", "asha-stratum-adaptive", "median"])
+@pytest.mark.parametrize(
+    "policy", ["ace", "ace2", "ace-hard", "asha", "asha-stratum-adaptive", "median"]
+)
 def test_complete_curves(policy: str, tmp_path: Path) -> None:
     compare(complete_table(), policy, tmp_path)
 
