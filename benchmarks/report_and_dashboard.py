@@ -36,27 +36,44 @@ from acetune.store import Store
 _HERE = Path(__file__).resolve().parent
 _OPENS_S, _UPDATES_S, _REPORT_MB = 2.0, 1.0, 6.0
 _PATIENCE_MS = 60_000
-# the answer in words, and a figure that plotly.js has drawn lines into; figures are drawn when they
-# come into view, so the first one is brought there as soon as its place exists
+# When the answer in words, the first figure and its interactive form were on the page, called at
+# every frame until all are. What is found at one frame counts at the next: then it was painted.
+# The first figure comes as a picture, which plotly.js replaces by one that can be moved; figures
+# are drawn when they come into view, so it is brought there as soon as its place exists.
 _DRAWN = """value => {
+    const [times, found] = [window.times ??= {}, window.found ??= {}];
+    for (const name of Object.keys(found)) times[name] ??= Date.now() / 1000;
     const place = document.querySelector('main .plot');
     if (!place || !document.querySelector('#answer').textContent.includes(value)) return null;
-    window.answered ??= performance.now() / 1000;
     place.scrollIntoView();
-    return place.querySelector('.main-svg path')
-        && {answer: window.answered, seconds: performance.now() / 1000};
+    found.answer = true;
+    const lines = [...place.querySelectorAll('svg path')];
+    if (lines.some((line) => line.getBoundingClientRect().width)) found.figure = true;
+    if (place.querySelector('.main-svg path')) found.interactive = true;
+    return times.interactive && times;
 }"""
 _SHOWN = """value => document.querySelector('#answer')?.textContent.includes(value)
     && {time: Date.now() / 1000}"""
 
 
-class Opened(NamedTuple):
-    """How long until a page was there, in seconds."""
+class Shown(NamedTuple):
+    """Seconds from entering the address until something was on the page."""
 
-    listening: float  # from the start of the command
-    from_command: float  # from there to the figure
-    answer: float  # from entering the address to the answer
-    from_address: float  # and to the figure
+    answer: float  # in words
+    figure: float  # the first one, as a picture or drawn by plotly.js
+    interactive: float  # the same figure, drawn by plotly.js
+
+
+class Opened(NamedTuple):
+    """A page that was asked for as soon as the command listened."""
+
+    listening: float  # seconds from the start of the command
+    shown: Shown
+
+    @property
+    def from_command(self) -> float:
+        """Seconds from the start of the command to the first figure."""
+        return self.listening + self.shown.figure
 
 
 def main() -> None:
@@ -89,13 +106,13 @@ def main() -> None:
             )
         browser.close()
     show(page, opened, again, updates, memory)
-    slowest = max(each.from_address for each in opened)
+    slowest = max(max(shown.answer, shown.figure) for shown in [*again, *(o.shown for o in opened)])
     page.target(
         f"the report is smaller than {_REPORT_MB:g} MB: {report_mb:.2f}", report_mb < _REPORT_MB
     )
     page.target(
-        f"from entering the address, as soon as the command listens, to answer and figure in under "
-        f"{_OPENS_S:g} s: {slowest:.2f} at worst",
+        f"from entering the address, also as soon as the command listens, to the answer and the "
+        f"first figure in under {_OPENS_S:g} s: {slowest:.2f} at worst",
         slowest < _OPENS_S,
     )
     page.target(
@@ -124,17 +141,14 @@ def measure_report(page: Page, study: Path, out: Path, rounds: int) -> float:
 
 def measure_dashboard(
     browser: Browser, study: Path, synthetic: Any, rounds: int
-) -> tuple[list[Opened], list[tuple[float, float]], list[float], dict[str, float]]:
+) -> tuple[list[Opened], list[Shown], list[float], dict[str, float]]:
     """Opening with a server just started, opening with one that runs, updates, and memory."""
     opened = []
     value = answer_of(study)
     for number in range(rounds):
         say(f"opening, round {number + 1}")
         with fresh_tab(browser) as tab, dashboard(study) as (_, url, began, listening):
-            asked = time.monotonic()
-            answer, _ = drawn(tab, url, value)
-            seconds = time.monotonic()
-            opened.append(Opened(listening - began, seconds - began, answer, seconds - asked))
+            opened.append(Opened(listening - began, drawn(tab, url, value)))
     with dashboard(study) as (process, url, _, _), fresh_tab(browser) as tab:
         drawn(tab, url, value)
         again = []
@@ -164,23 +178,29 @@ def measure_update(tab: Tab, study: Path, synthetic: Any, number: int) -> float:
 def show(
     page: Page,
     opened: Sequence[Opened],
-    again: Sequence[tuple[float, float]],
+    again: Sequence[Shown],
     updates: Sequence[float],
     memory: dict[str, float],
 ) -> None:
+    cold = [each.shown for each in opened]
     rows = [
         ["start of the command to listening", _seconds([each.listening for each in opened])],
         [
             "entering the address right then to the answer on the page",
-            _seconds([each.answer for each in opened]),
+            _seconds([shown.answer for shown in cold]),
         ],
-        ["the same, to its first figure", _seconds([each.from_address for each in opened])],
-        ["start of the command to the figure", _seconds([each.from_command for each in opened])],
+        ["the same, to its first figure (a picture)", _seconds([shown.figure for shown in cold])],
+        ["the same, to the interactive figure", _seconds([shown.interactive for shown in cold])],
+        [
+            "start of the command to the first figure",
+            _seconds([each.from_command for each in opened]),
+        ],
         [
             "entering the address to the answer, server warm, browser without cache",
-            _seconds([answer for answer, _ in again]),
+            _seconds([shown.answer for shown in again]),
         ],
-        ["the same, to its first figure", _seconds([figure for _, figure in again])],
+        ["the same, to its first figure (a picture)", _seconds([shown.figure for shown in again])],
+        ["the same, to the interactive figure", _seconds([shown.interactive for shown in again])],
         ["commit of 100 reports to the new answer on the open page", _seconds(updates)],
     ]
     page.table(["dashboard", "seconds"], rows)
@@ -216,12 +236,12 @@ def fresh_tab(browser: Browser) -> Iterator[Tab]:
         yield context.new_page()
 
 
-def drawn(tab: Tab, url: str, value: str) -> tuple[float, float]:
-    """Open the page; seconds from entering the address to its answer, and to the first figure."""
+def drawn(tab: Tab, url: str, value: str) -> Shown:
+    """Open the page; when its answer and its first figure were there."""
+    asked = time.time()  # the clock that the browser has too
     tab.goto(url, wait_until="commit", timeout=_PATIENCE_MS)
     found = tab.wait_for_function(_DRAWN, arg=value, polling="raf", timeout=_PATIENCE_MS)
-    shown = found.json_value()
-    return float(shown["answer"]), float(shown["seconds"])
+    return Shown(**{name: at - asked for name, at in found.json_value().items()})
 
 
 def answer_of(study: Path) -> str:

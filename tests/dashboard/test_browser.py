@@ -105,9 +105,30 @@ def test_nothing_but_figures_waits_for_plotly(browser: Browser, finished: Path) 
         expect(page.locator("#trials-shown")).to_contain_text("1 to 25 of 40")
         expect(page.locator("#connection")).to_have_text("Up to date. The study has ended.")
         page.locator("#plot-progress").evaluate("place => place.scrollIntoView()")
+        expect(page.locator("#plot-progress .still")).to_be_in_viewport()  # a picture meanwhile
         assert page.locator(".main-svg").count() == 0
         held[0].continue_()
         page.locator("#plot-progress .main-svg").first.wait_for(state="attached")
+        assert page.locator(".still").count() == 0
+        assert seen.complaints == []
+
+
+def test_plotly_is_run_when_the_page_has_been_painted(browser: Browser, finished: Path) -> None:
+    """It keeps the browser busy for a second or two; until then nothing could be seen."""
+    with serving(finished) as server, opened(browser, "about:blank") as seen:
+        seen.page.add_init_script(
+            "document.addEventListener('load', (event) => {"
+            " if (event.target.src?.endsWith('plotly.js')) window.ran = performance.now(); }, true)"
+        )
+        seen.page.goto(server.address.url)
+        seen.page.wait_for_function("() => window.ran")
+        painted = (
+            "performance.getEntriesByName('first-contentful-paint').map((e) => e.startTime)[0]"
+        )
+        assert seen.page.evaluate(f"{painted} < window.ran")
+        assert [url for url in seen.requests if url.endswith("plotly.js")] == [
+            f"{server.address.url}static/plotly.js"  # once: what was fetched early is what is run
+        ]
         assert seen.complaints == []
 
 

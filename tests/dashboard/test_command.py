@@ -14,7 +14,10 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+import acetune
 from acetune.cli import app
+from acetune.report.ahead import ReadAhead
+from synthetic_study import make_study
 
 
 @contextlib.contextmanager
@@ -46,6 +49,22 @@ def test_it_prints_its_address_and_ends_by_ctrl_c(finished: Path, listening: boo
         assert process.returncode == 0
         assert "has ended" in out
         assert err == ""
+
+
+def test_a_large_study_is_read_in_two_processes(study: Path) -> None:
+    make_study(study, trials=400, reports=101_000)
+    with ReadAhead(study) as ahead:
+        assert ahead.last > 0  # it is large enough
+    with started(str(study)) as (process, line):
+        found = re.search(r"http://\S+", line)
+        assert found is not None, line
+        shown = httpx.get(found[0] + "api/content", timeout=60).json()
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=20)[1] == ""
+    result = acetune.load(study)
+    assert result.best is not None
+    assert shown["study"]["seq"] == result.ledger.reports == 101_000
+    assert shown["answer"]["best"]["value"] == result.best.value
 
 
 def test_on_another_address_it_prints_a_token(finished: Path) -> None:

@@ -18,9 +18,9 @@ from acetune.cli.show import to_json
 from acetune.core.goals import Goals, Objective
 from acetune.found import Ledger
 from acetune.queries import TRIALS, unchecked_better
-from acetune.report import StudyView
 from acetune.report.answer import result_of
 from acetune.report.content import content
+from acetune.report.view import StudyView
 from acetune.result import reading
 from engines.helpers import by_hand, g_of, tune
 from report.written import Attempt, Written, studies, write, write_attempt

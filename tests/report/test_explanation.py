@@ -25,10 +25,10 @@ from acetune.core.errors import StudyError
 from acetune.core.goals import Goals, Objective
 from acetune.core.measured import Costs
 from acetune.policies.base import Policy
-from acetune.report import StudyView
 from acetune.report.explanation import headline, telling, why_unchecked
 from acetune.report.figures import FIGURES, Digest
 from acetune.report.trial_detail import trial_detail
+from acetune.report.view import StudyView
 from engines.helpers import by_hand, g_of, tune
 from report.written import Attempt, Written, write
 

@@ -21,7 +21,7 @@ import acetune
 from acetune.core.cost import interval_threshold
 from acetune.core.errors import GoalError, StudyError
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
-from acetune.report import StudyView, figures
+from acetune.report import figures
 from acetune.report.figures import (
     FIGURES,
     Digest,
@@ -35,6 +35,7 @@ from acetune.report.figures import (
 from acetune.report.figures.choosing import chosen_trials
 from acetune.report.figures.effects import chance_level, columns, effects
 from acetune.report.figures.time import time_ledger
+from acetune.report.view import StudyView
 from acetune.report.what_if import what_if as breakpoints
 from report.written import Attempt, Written, studies, write
 from synthetic_study import HOSTILE, make_study

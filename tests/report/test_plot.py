@@ -10,8 +10,8 @@ import pytest
 import acetune
 from acetune import plot
 from acetune.core.errors import GoalError, StudyError, StudyFileError
-from acetune.report import StudyView
 from acetune.report.figures import FIGURES
+from acetune.report.view import StudyView
 from synthetic_study import make_study
 
 

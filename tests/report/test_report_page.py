@@ -304,6 +304,7 @@ def test_without_javascript(browser: Browser, finished: Path, report: Path) -> N
         expect(page.locator("#numbers .figure-number").first).to_be_visible()
         expect(page.locator("#confirmations table")).to_be_visible()
         expect(page.locator("#trial-table table")).to_be_visible()
+        expect(page.locator("#plot-progress .still path").first).to_be_visible()
         page.locator("#figure-progress summary").click()
         expect(page.locator("#table-progress table")).to_be_visible()
         expect(page.locator("#theme")).to_be_hidden()

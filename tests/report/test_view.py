@@ -14,8 +14,8 @@ from hypothesis import given, settings
 
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
-from acetune.report import StudyView
 from acetune.report.columns import DECISIONS, KINDS, STRATA
+from acetune.report.view import StudyView
 from acetune.store import Store
 from report.written import Attempt, Check, Written, studies, write, write_attempt
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 import acetune
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
-from acetune.report import StudyView
+from acetune.report.view import StudyView
 from acetune.report.what_if import NOTE, what_if
 from report.written import Attempt, Written, studies, write, write_attempt
 

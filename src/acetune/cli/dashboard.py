@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from acetune.report.ahead import ReadAhead
 from acetune.summary import shown
 
 
@@ -29,19 +30,20 @@ def dashboard(
     ] = False,
 ) -> None:
     """Show STUDY as a live page in the browser, also while it runs. Ctrl-C ends it."""
-    from acetune.dashboard import DashboardServer  # needs the extra
+    with ReadAhead(study) as ahead:  # a large study is read while the server is imported
+        from acetune.dashboard import DashboardServer  # needs the extra
 
-    server = DashboardServer(study, host=host, port=port, token=token)
-    address = server.address
-    typer.echo(f"{shown(study)} is shown at  {address.url}  (Ctrl-C ends it)")
-    if not address.loopback:
-        typer.echo(
-            "Whoever knows this address and its token can read the study. The connection is not "
-            "encrypted; over networks you do not trust, listen on 127.0.0.1 and use ssh -L."
-        )
-    if open_page:
-        threading.Thread(target=webbrowser.open, args=(address.url,), daemon=True).start()
-    try:
-        server.run()
-    except KeyboardInterrupt:
-        typer.echo("The dashboard has ended; the study is as it was.")
+        server = DashboardServer(study, host=host, port=port, token=token, ahead=ahead)
+        address = server.address
+        typer.echo(f"{shown(study)} is shown at  {address.url}  (Ctrl-C ends it)")
+        if not address.loopback:
+            typer.echo(
+                "Whoever knows this address and its token can read the study. The connection is "
+                "not encrypted; over networks you do not trust, listen on 127.0.0.1 and use ssh -L."
+            )
+        if open_page:
+            threading.Thread(target=webbrowser.open, args=(address.url,), daemon=True).start()
+        try:
+            server.run()
+        except KeyboardInterrupt:
+            typer.echo("The dashboard has ended; the study is as it was.")

@@ -29,6 +29,7 @@ _STATIC: dict[str, tuple[str, Callable[[], str]]] = {
     "plotly.js": ("text/javascript", plotly_js),
 }
 _SMALL = 1_000_000  # bytes that are compressed at once
+_PAGE_FIRST_S = 5.0
 _PATIENCE_S = 0.1  # after which a page is begun before its content is there
 _REVALIDATE = "private, no-cache"  # kept, but asked for every time: 304 if it is the same
 
@@ -65,10 +66,9 @@ class _Pages:
         return _packed(request, edition.page, packed, f'"{edition.number}"', "text/html")
 
     async def _page_in_parts(self) -> AsyncIterator[bytes]:
-        """A large study takes a while to read: the browser fetches and runs plotly.js meanwhile."""
+        """A large study takes a while to read: the browser gets ready for the page meanwhile."""
         beginning = live_beginning()
-        # run as soon as it is there, not after the rest: there is nothing else to do yet
-        yield beginning.replace(" defer", " async").encode()
+        yield beginning.encode()
         edition = await self._watcher.edition()
         if edition.problem is not None:
             yield _waiting_page(edition.problem).removeprefix(beginning).encode()
@@ -87,8 +87,8 @@ class _Pages:
         return _packed(request, asset.body, asset.packed, asset.tag, asset.media)
 
     async def _pack(self, asset: _Asset) -> None:
-        """Compress plotly.js once the study was read: both take a while, and that comes first."""
-        await self._watcher.edition()
+        """Compress plotly.js for slow lines, once server and browser have had time for the page."""
+        await asyncio.sleep(_PAGE_FIRST_S)
         await run_in_threadpool(asset.pack)
 
     async def content(self, request: Request) -> Response:
@@ -174,7 +174,7 @@ def _waiting_page(problem: str) -> str:
     return live_beginning() + (
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta http-equiv="refresh" content="2"><title>Waiting - acetune</title>'
-        '<link rel="stylesheet" href="static/page.css"></head><body>'
+        "</head><body>"
         '<header class="top"><p class="brand">acetune</p><h1>Waiting for the study</h1></header>'
         "<main><section>"
         f'<p class="words" role="status">{html.escape(clean(problem[:2000]))}</p>'

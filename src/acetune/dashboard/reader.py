@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from acetune.core.errors import AcetuneError, StudyError
+from acetune.report.ahead import ReadAhead
 from acetune.report.content import content, trial_detail
 from acetune.report.figures import page_figures
 from acetune.report.html import render
@@ -65,8 +66,13 @@ class Reader:
     before, until they are due again.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self._path, self._clock = path, clock
+    def __init__(
+        self,
+        path: Path,
+        ahead: ReadAhead | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path, self._ahead, self._clock = path, ahead, clock
         self._view: StudyView | None = None
         self._run, self._count = secrets.token_hex(4), 0
         self._edition: Edition | None = None
@@ -141,7 +147,8 @@ class Reader:
         if self._view is not None and file == self._file:
             return self._view.refresh()
         self.close()
-        self._view, self._file = StudyView(self._path), file
+        ahead, self._ahead = self._ahead, None  # good for the first view only
+        self._view, self._file = StudyView(self._path, ahead), file
         return True
 
     def _identity(self) -> tuple[int, int] | None:

@@ -13,6 +13,7 @@ from acetune.core.errors import AcetuneError, GoalError
 from acetune.dashboard.access import choose_token, is_loopback
 from acetune.dashboard.app import make_app
 from acetune.dashboard.watcher import Watcher
+from acetune.report.ahead import ReadAhead
 
 
 class Address(NamedTuple):
@@ -53,6 +54,8 @@ class DashboardServer:
         readers need a token.
     token:
         The token; None makes one where the address needs it.
+    ahead:
+        Who has begun to read the study already, if somebody has.
 
     Listening begins at once, answering with :meth:`run`, which returns when :meth:`stop` was
     called, or raises KeyboardInterrupt at Ctrl-C.
@@ -65,12 +68,13 @@ class DashboardServer:
         host: str = "127.0.0.1",
         port: int = 8765,
         token: str | None = None,
+        ahead: ReadAhead | None = None,
     ) -> None:
         path = Path(study)
         if path.is_dir():
             raise GoalError(f"study must be a file, and {str(path)!r} is a folder")
         chosen = choose_token(host, token)
-        self._path = path
+        self._path, self._ahead = path, ahead
         self._socket = _listen(host, port)
         self.address = Address(host, self._socket.getsockname()[1], chosen)
         self._server: _Server | None = None
@@ -87,7 +91,7 @@ class DashboardServer:
             self._server.should_exit = True
 
     async def _run(self) -> None:
-        watcher = Watcher(self._path)
+        watcher = Watcher(self._path, self._ahead)
         first = asyncio.create_task(watcher.edition())  # read while the browser is being opened
         app = make_app(
             watcher,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from acetune.dashboard.reader import Edition, Reader
+from acetune.report.ahead import ReadAhead
 
 T = TypeVar("T")
 
@@ -25,8 +26,8 @@ class Watcher:
     file is looked at while somebody listens to changes, and when somebody asks for the content.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._reader = Reader(path)
+    def __init__(self, path: Path, ahead: ReadAhead | None = None) -> None:
+        self._reader = Reader(path, ahead)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="acetune-dashboard")
         self._edition: Edition | None = None
         self._updating: asyncio.Task[Edition] | None = None

@@ -1,5 +1,1 @@
 """A study as a page: its numbers as columns, what they say, and how it is drawn."""
-
-from acetune.report.view import StudyView, TrialRow
-
-__all__ = ["StudyView", "TrialRow"]

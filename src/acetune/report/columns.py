@@ -3,11 +3,14 @@
 Python's ``sqlite3`` makes an object of every value it hands over, and that is what reading costs.
 So :func:`read_reports` asks for what differs from row to row only, and in a second query for the
 few rows that are not as nearly all are: a report of a first attempt, checked itself if at all.
+
+:mod:`acetune.report.ahead` runs this file as a program: so it imports nothing else of the package.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -47,6 +50,7 @@ _REPORT_TYPES = {
     "snapshot_cost_s": "f8",
     "time": "f8",
 }
+_ROW = np.dtype(list(_REPORT_TYPES.items()))
 _CHECK_TYPES = {
     "seq": "i8",
     "constraint": "i2",
@@ -171,19 +175,20 @@ def no_checks() -> Growing:
     return Growing(_CHECK_TYPES)
 
 
+_LAST = 2**63 - 1  # the largest number that SQLite knows
 _USUAL = np.dtype(
     [("where", "i8")]
     + [(name, "f8") for name in ("objective", "violation", "primary_cost_s", "time")]
 )
 _USUAL_REPORTS = """
 SELECT (trial << 32) | step, objective, violation, primary_cost_s, time
-FROM reports WHERE seq > ? ORDER BY seq
+FROM reports WHERE seq > ? AND seq <= ? ORDER BY seq
 """
 _ODD_REPORTS = """
 SELECT seq, attempt, kind, stratum, decision, coalesce(checked_step, 0), checked_objective,
     snapshot_cost_s
-FROM reports WHERE seq > ? AND (decision != 'continue' OR attempt != 1 OR snapshot_cost_s != 0
-    OR kind != 'step' OR CASE WHEN violation IS NULL
+FROM reports WHERE seq > ? AND seq <= ? AND (decision != 'continue' OR attempt != 1
+    OR snapshot_cost_s != 0 OR kind != 'step' OR CASE WHEN violation IS NULL
         THEN stratum != 'unchecked' OR checked_step NOT NULL OR checked_objective NOT NULL
         ELSE stratum != CASE violation WHEN 0 THEN 'valid' ELSE 'invalid' END
             OR checked_step IS NOT step OR checked_objective IS NOT objective END)
@@ -191,10 +196,10 @@ ORDER BY seq
 """
 
 
-def read_reports(db: sqlite3.Connection, after: int) -> dict[str, Array]:
-    """The reports with a ``seq`` larger than ``after``, without their ranks."""
-    rows = np.fromiter(db.execute(_USUAL_REPORTS, (after,)), dtype=_USUAL)
-    seq = _sequence(db, after, len(rows))
+def read_reports(db: sqlite3.Connection, after: int, last: int = _LAST) -> dict[str, Array]:
+    """The reports with a ``seq`` larger than ``after``, up to ``last``, without their ranks."""
+    rows = np.fromiter(db.execute(_USUAL_REPORTS, (after, last)), dtype=_USUAL)
+    seq = _sequence(db, after, last, len(rows))
     step, violation = rows["where"] & 0x7FFFFFFF, rows["violation"]
     checked = ~np.isnan(violation)
     found: dict[str, Array] = {
@@ -213,7 +218,7 @@ def read_reports(db: sqlite3.Connection, after: int) -> dict[str, Array]:
         "snapshot_cost_s": np.zeros(len(rows)),
         "time": rows["time"],
     }
-    _correct(found, db.execute(_ODD_REPORTS, (after,)).fetchall())
+    _correct(found, db.execute(_ODD_REPORTS, (after, last)).fetchall())
     return found
 
 
@@ -234,12 +239,13 @@ def _correct(found: dict[str, Array], odd: list[tuple[Any, ...]]) -> None:
     found["snapshot_cost_s"][at] = snapshot
 
 
-def _sequence(db: sqlite3.Connection, after: int, count: int) -> Array:
+def _sequence(db: sqlite3.Connection, after: int, last: int, count: int) -> Array:
     """The numbers of the reports: without gaps, unless somebody has deleted some."""
-    last = db.execute("SELECT coalesce(max(seq), 0) FROM reports").fetchone()[0]
-    if last - after == count or count == 0:
+    largest = db.execute("SELECT coalesce(max(seq), 0) FROM reports WHERE seq <= ?", (last,))
+    if largest.fetchone()[0] - after == count or count == 0:
         return np.arange(after + 1, after + 1 + count)
-    rows = db.execute("SELECT seq FROM reports WHERE seq > ? ORDER BY seq", (after,))
+    sql = "SELECT seq FROM reports WHERE seq > ? AND seq <= ? ORDER BY seq"
+    rows = db.execute(sql, (after, last))
     return np.fromiter((row[0] for row in rows), dtype="i8", count=count)
 
 
@@ -252,10 +258,8 @@ def read_ranks(db: sqlite3.Connection, last: int) -> Array:
     return np.fromiter((row[0] for row in db.execute(sql, (last,))), dtype="i8")
 
 
-def read_checks(
-    db: sqlite3.Connection, after: int, constraints: Sequence[str], seq: Array
-) -> dict[str, Array]:
-    """The checks of reports with a ``seq`` larger than ``after``; ``seq`` are those of all."""
+def read_checks(db: sqlite3.Connection, after: int, constraints: Sequence[str]) -> dict[str, Array]:
+    """The checks of reports with a ``seq`` larger than ``after``, without their ``row``."""
     types = np.dtype([(name, kind) for name, kind in _CHECK_TYPES.items() if name != "row"])
     cases = " ".join(f"WHEN ? THEN {index}" for index in range(len(constraints)))
     several = len(constraints) > 1  # to tell names apart costs as much as two columns
@@ -266,6 +270,24 @@ def read_checks(
     )
     values = (*constraints, after) if several else (after,)
     rows = np.fromiter(db.execute(sql, values), dtype=types)
-    found: dict[str, Array] = {name: rows[name] for name in types.names or ()}
-    found["row"] = np.searchsorted(seq, rows["seq"])
-    return found
+    return {name: rows[name] for name in types.names or ()}
+
+
+def rows_from_bytes(written: bytes) -> dict[str, Array]:
+    """The columns that :func:`_write_reports` wrote, one row after the other."""
+    rows = np.frombuffer(written, _ROW)
+    return {name: rows[name] for name in _REPORT_TYPES}
+
+
+def _write_reports(uri: str, last: int) -> None:
+    """Write the reports up to ``last`` to the standard output."""
+    db = sqlite3.connect(uri, uri=True, timeout=10)
+    found = read_reports(db, 0, last)
+    rows = np.empty(len(found["seq"]), _ROW)
+    for name in _REPORT_TYPES:
+        rows[name] = found[name]
+    sys.stdout.buffer.write(rows.data)
+
+
+if __name__ == "__main__":
+    _write_reports(sys.argv[1], int(sys.argv[2]))

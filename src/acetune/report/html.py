@@ -21,17 +21,21 @@ from typing import TYPE_CHECKING, Any
 from acetune.core.errors import AcetuneError
 from acetune.report.cells import short
 from acetune.report.markup import clean, to_html
-from acetune.report.sections import sections
+from acetune.report.sections import picture, sections
+from acetune.report.still import still
 from acetune.report.trials_section import first_trials
 
 if TYPE_CHECKING:
     from acetune.report.view import StudyView
 
 SCRIPTS = ("dom.js", "figures.js", "slider.js", "trials.js", "live.js", "page.js")
-_PLOTLY_LINK = '<script defer src="static/plotly.js"></script>'
 _SCRIPT_LINK = '<script src="static/page.js"></script>'
-_STYLES_LINK = '<link rel="stylesheet" href="static/page.css">'
-_WHAT_IF = "what_if"  # the figure that stands beside its slider
+_LIVE_LINKS = (
+    '<link rel="stylesheet" href="static/page.css">'
+    '<link rel="preload" as="script" href="static/plotly.js">'  # run later, by the page's script
+)
+_FIRST = "progress"  # the figure that stands below the answer
+_WHAT_IF = "what_if"  # the one that stands beside its slider
 _LATEST_STOPPED = 10  # stopped trials whose details are in the report
 _DATA_BYTES = 900_000  # about, of a report: what figures and trials leave is for the details
 
@@ -111,19 +115,23 @@ def render(content: Mapping[str, Any], *, live: bool = False) -> str:
     and then asks ``api/`` for what is new; the server sends the content-security policy.
     """
     parts = content["parts"]
-    rest = [f for f in content["figures"] if f["id"] != _WHAT_IF]
-    what_if = [f for f in content["figures"] if f["id"] == _WHAT_IF]
+    figures = {f["id"]: to_html(parts[f"figure-{f['id']}"]) for f in content["figures"]}
+    # the first is a picture before plotly.js is there; later its place is kept as it is
+    figures |= {
+        f["id"]: to_html(picture(f, still(f))) for f in content["figures"] if f["id"] == _FIRST
+    }
     name = clean(short(content["study"]["name"], 200))
     return _template().substitute(
-        policy=_PLOTLY_LINK if live else _policy(),
+        policy="" if live else _policy(),
+        styles=(_LIVE_LINKS if live else f"<style>{stylesheet()}</style>") + _plotly_styles(),
         title=html.escape(f"{name} - acetune"),
-        styles=(_STYLES_LINK if live else f"<style>{stylesheet()}</style>") + _plotly_styles(),
         live=' data-live=""' if live else "",
         heading=html.escape(name),
         **{p: to_html(parts[p]) for p in ("lead", "answer", "numbers", "running")},
         **{p: to_html(parts[p]) for p in ("confirmations", "settings")},
-        what_if_figure="".join(to_html(parts[f"figure-{f['id']}"]) for f in what_if),
-        figures="".join(to_html(parts[f"figure-{f['id']}"]) for f in rest),
+        first_figure=figures.pop(_FIRST, ""),
+        what_if_figure=figures.pop(_WHAT_IF, ""),
+        figures="".join(figures.values()),
         trials=to_html(first_trials(content)),
         version=metadata.version("acetune"),
         content=f'<script type="application/json" id="content">{_data(content)}</script>',
@@ -157,8 +165,8 @@ def _packed(columns: list[str], rows: list[list[Any]]) -> dict[str, Any]:
 
 
 def live_beginning() -> str:
-    """What every live page begins with: a browser that has it begins to fetch plotly.js."""
-    return _asset("page.html").partition("$policy")[0] + _PLOTLY_LINK
+    """What every live page begins with: a browser that has it is ready when the rest comes."""
+    return _asset("page.html").partition("$policy")[0] + _LIVE_LINKS
 
 
 def _inline() -> str:

@@ -155,8 +155,11 @@ def settings(content: Content) -> Element:
     )
 
 
-def picture(figure: Content) -> Element:
-    """A figure: its place, its caption, and its numbers as a table."""
+def picture(figure: Content, until_drawn: Element | None = None) -> Element:
+    """A figure: its place, its caption, and its numbers as a table.
+
+    ``until_drawn`` is in its place until plotly.js has drawn it there.
+    """
     name = figure["id"]
     shown = figure.get("table")
     details: Node | None = None
@@ -173,7 +176,10 @@ def picture(figure: Content) -> Element:
         element("h3", short(figure["title"]), id=f"title-{name}"),
         element(
             "div",
-            element("p", "Drawn by JavaScript; its numbers are in the table.", class_="quiet-text"),
+            until_drawn
+            or element(
+                "p", "Drawn by JavaScript; its numbers are in the table.", class_="quiet-text"
+            ),
             id=f"plot-{name}",
             class_="plot",
             role="img",

@@ -17,6 +17,7 @@ import numpy as np
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Goals
 from acetune.queries import goals_from_json
+from acetune.report.ahead import ReadAhead
 from acetune.report.columns import (
     Array,
     Checks,
@@ -70,6 +71,8 @@ class StudyView:
     ----------
     path:
         The study file.
+    ahead:
+        Who has begun to read it, if somebody has.
 
     Attributes
     ----------
@@ -106,8 +109,9 @@ class StudyView:
     disk_bytes: int
     running: bool
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, ahead: ReadAhead | None = None) -> None:
         self.path = Path(path)
+        self._ahead = ahead
         # what SQLite and the driver keep beside the file lies beside the file itself, not a link
         self._file = self.path.resolve() if self.path.is_symlink() else self.path
         self._reports, self._checks = no_reports(), no_checks()
@@ -245,13 +249,19 @@ class StudyView:
         return True
 
     def _read_columns(self, db: sqlite3.Connection) -> bool:
-        new = read_reports(db, self._last_seq)
-        if not len(new["seq"]) and hasattr(self, "reports"):
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and not ahead.is_of(self._id, db):
+            ahead = None
+        new = read_reports(db, self._last_seq if ahead is None else ahead.last)
+        if ahead is None and not len(new["seq"]) and hasattr(self, "reports"):
             return False
-        self._reports.append(new)
         names = [constraint.name for constraint in self.goals.constraints]
+        checks = read_checks(db, self._last_seq, names)
+        if ahead is not None:  # last: until here it had time to read
+            self._reports.append(ahead.take() or read_reports(db, 0, ahead.last))
+        self._reports.append(new)
         seq = self._reports.columns()["seq"]
-        self._checks.append(read_checks(db, self._last_seq, names, seq))
+        self._checks.append(checks | {"row": np.searchsorted(seq, checks["seq"])})
         self._last_seq = int(seq[-1]) if len(seq) else 0
         self._show_columns()
         return True

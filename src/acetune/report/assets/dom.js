@@ -115,3 +115,9 @@ function soon(action) {
     requestAnimationFrame(() => { asked = false; action(); });
   };
 }
+
+/** Run something once what is on the page now has been painted; in a page that nobody sees, at once. */
+function afterPainting(action) {
+  if (document.hidden) action();
+  else requestAnimationFrame(() => setTimeout(action));
+}

@@ -2,6 +2,8 @@
 
 const page = { content: null, parts: new Map(), live: false };
 
+const PLACES = { "figure-progress": "first-figure", "figure-what_if": "what-if-figure" };
+
 /** Show a content: parts whose data is the same as before are left alone. */
 function showContent(content) {
   page.content = content;
@@ -12,7 +14,7 @@ function showContent(content) {
     const old = document.getElementById(id);
     const fresh = build(part);
     if (old) replacePart(old, fresh);
-    else if (id.startsWith("figure-")) document.getElementById(id === "figure-what_if" ? "what-if-figure" : "figure-list").append(fresh);
+    else if (id.startsWith("figure-")) document.getElementById(PLACES[id] || "figure-list").append(fresh);
   }
   for (const { id, figure } of content.figures) setFigure("plot-" + id, figure);
   showSliders(content);
@@ -113,10 +115,18 @@ function begin() {
   dialog.addEventListener("close", () => { opened = null; });
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
   addEventListener("beforeprint", beforePrint);
-  // plotly.js comes later: with the document, or by itself
-  for (const name of ["DOMContentLoaded", "load"]) addEventListener(name, drawWaiting);
   showContent(unpacked(JSON.parse(document.getElementById("content").textContent)));
-  if (page.live) follow();
+  if (page.live) {
+    follow();
+    afterPainting(loadPlotly);
+  } else addEventListener("DOMContentLoaded", drawWaiting); // plotly.js is in the file, after this script
+}
+
+/** Load plotly.js: it keeps the browser busy for a second or two, so this comes after all that can be seen without it. */
+function loadPlotly() {
+  const script = make("script", { src: "static/plotly.js" });
+  script.addEventListener("load", drawWaiting);
+  document.head.append(script);
 }
 
 begin(); // this script stands at the end: everything is there but plotly.js
