@@ -6,10 +6,11 @@ here, once; whatever people see is in their own units.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, NamedTuple, Self, SupportsFloat, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Self, SupportsFloat, TypeAlias
 
 from acetune.core import words
 from acetune.core.errors import GoalError, ReportError
@@ -145,6 +146,7 @@ class Constraint:
     scale: float | None = None
     timeout_s: float | None = field(default=None, compare=False)
     on: Literal["model", "config"] = "model"
+    __signature__: ClassVar[inspect.Signature]  # for editors and help(): not that of __new__
 
     def __new__(cls, *_: object, **given: object) -> Self:
         """A constraint whose error about an unknown argument says which one was meant."""
@@ -242,6 +244,10 @@ class Constraint:
         """The constraint as people write it, ``eod <= 0.25``, with its margin if it has one."""
         margin = f" with a margin of {self.margin_se:g} s.e." if self.margin_se else ""
         return f"{self.name} {self.sense} {words.number(self.limit, 6)}{margin}"
+
+
+_own = inspect.signature(Constraint.__init__)
+Constraint.__signature__ = _own.replace(parameters=list(_own.parameters.values())[1:])
 
 
 @dataclass(frozen=True, slots=True)
