@@ -113,6 +113,17 @@ def test_nothing_but_figures_waits_for_plotly(browser: Browser, finished: Path) 
         assert seen.complaints == []
 
 
+def test_a_page_that_was_asked_for_early_gets_the_other_figures(
+    browser: Browser, study: Path
+) -> None:
+    make_study(study, trials=500, reports=40_000)
+    with live(browser, study) as seen:
+        expect(seen.page.locator("main figure")).to_have_count(9)
+        expect(seen.page.locator("#what-if figure")).to_have_count(1)
+        seen.see_everything()
+        assert seen.complaints == []
+
+
 def test_plotly_is_run_when_the_page_has_been_painted(browser: Browser, finished: Path) -> None:
     """It keeps the browser busy for a second or two; until then nothing could be seen."""
     with serving(finished) as server, opened(browser, "about:blank") as seen:

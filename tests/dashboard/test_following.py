@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 
 import acetune
+from acetune.dashboard.reader import Reader
+from acetune.report.figures import FIGURES
 from acetune.store import Store
 from dashboard.serving import asking, events, told_of, until
 from synthetic_study import append_reports, make_study
@@ -52,6 +54,22 @@ def test_a_change_is_told_to_all_who_listen(study: Path) -> None:
         # the same edition: it was made once for both
         assert told_of(second, "changed", lambda other: other == data)
         assert client.get("/api/content").json()["study"]["seq"] == 307
+
+
+def test_in_a_hurry_the_first_figure_comes_before_the_others(study: Path) -> None:
+    make_study(study, trials=20, reports=300, running=2)
+    now = [100.0]
+    reader = Reader(study, clock=lambda: now[0])
+    early = reader.update(whole=False)
+    assert [figure["id"] for figure in early.content["figures"]] == ["progress"]
+    assert not early.whole and not reader.figures_due
+    assert reader.update(whole=False) is early
+    now[0] += 10
+    assert reader.figures_due
+    whole = reader.update()
+    assert [figure["id"] for figure in whole.content["figures"]] == list(FIGURES)
+    assert whole.whole and whole.number != early.number and not reader.figures_due
+    reader.close()
 
 
 def test_the_content_is_new_also_when_nobody_listens(study: Path) -> None:

@@ -66,10 +66,13 @@ class _Pages:
         return _packed(request, edition.page, packed, f'"{edition.number}"', "text/html")
 
     async def _page_in_parts(self) -> AsyncIterator[bytes]:
-        """A large study takes a while to read: the browser gets ready for the page meanwhile."""
+        """A large study takes a while to read: the browser gets ready for the page meanwhile.
+
+        The page then comes with its first figure; it is told of the others like of all that is new.
+        """
         beginning = live_beginning()
         yield beginning.encode()
-        edition = await self._watcher.edition()
+        edition = await self._watcher.edition(whole=False)
         if edition.problem is not None:
             yield _waiting_page(edition.problem).removeprefix(beginning).encode()
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import math
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from typing import Any
 from acetune.core.errors import AcetuneError, StudyError
 from acetune.report.ahead import ReadAhead
 from acetune.report.content import content, trial_detail
-from acetune.report.figures import page_figures
+from acetune.report.figures import FIGURES, page_figures
 from acetune.report.html import render
 from acetune.report.sections import sections
 from acetune.report.view import StudyView
@@ -24,6 +25,7 @@ from acetune.report.view import StudyView
 logger = logging.getLogger("acetune")
 
 _CHEAP_S = 0.1  # figures that take less are made with every edition
+_FIRST_S = 1.5  # by which the first is before the others: until then plotly.js needs the machine
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Edition:
     number: str  # differs from that of every other edition, those of earlier servers too
     seq: int | None = None  # of the last report; None where there is nothing to show
     problem: str | None = None  # why not
+    whole: bool = True  # whether all figures are there, not the first alone
     content: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -78,13 +81,14 @@ class Reader:
         self._edition: Edition | None = None
         self._file: tuple[int, int] | None = None
         self._figures: list[dict[str, Any]] = []
-        self._figures_cost_s, self._figures_made = 0.0, 0.0
+        self._figures_cost_s, self._figures_due = math.inf, 0.0
         self._figures_stale = False
 
     def update(self, *, whole: bool = True) -> Edition:
         """Look at the file; the edition before, if nothing has changed since.
 
-        ``whole`` also brings the figures up to date, which otherwise are if they are cheap.
+        ``whole`` also brings the figures up to date, which otherwise are if they are cheap. Where
+        there are none yet, the first is made in any case.
         """
         try:
             changed = self._look()
@@ -96,6 +100,9 @@ class Reader:
             if self._figures_stale and whole:
                 self._make_figures(self._view)
                 known = False
+            elif not self._figures:
+                self._figures = page_figures(self._view, first=True)
+                self._figures_due = self._clock() + _FIRST_S
             if changed or not known:
                 self._edition = self._new(content=self._content(self._view))
         except AcetuneError as error:
@@ -109,15 +116,15 @@ class Reader:
 
     @property
     def figures_due(self) -> bool:
-        """Whether it is time to make the figures again: they may take a quarter of one core."""
-        rested = self._clock() - self._figures_made
-        return self._figures_stale and rested >= 3 * self._figures_cost_s
+        """Whether it is time to make the figures again."""
+        return self._figures_stale and self._clock() >= self._figures_due
 
     def _make_figures(self, view: StudyView) -> None:
         began = self._clock()
         self._figures = page_figures(view)
-        self._figures_made = self._clock()
-        self._figures_cost_s = self._figures_made - began
+        made = self._clock()
+        self._figures_cost_s = made - began
+        self._figures_due = made + 3 * self._figures_cost_s  # they may take a quarter of one core
         self._figures_stale = False
 
     def _content(self, view: StudyView) -> dict[str, Any]:
@@ -170,7 +177,8 @@ class Reader:
         number = f"{self._run}-{self._count}"
         if content is None:
             return Edition(number, problem=problem)
-        return Edition(number, content["study"]["seq"], None, content)
+        whole = len(self._figures) == len(FIGURES)
+        return Edition(number, content["study"]["seq"], None, whole, content)
 
 
 def to_json(found: Mapping[str, Any]) -> bytes:

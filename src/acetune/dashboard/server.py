@@ -92,7 +92,8 @@ class DashboardServer:
 
     async def _run(self) -> None:
         watcher = Watcher(self._path, self._ahead)
-        first = asyncio.create_task(watcher.edition())  # read while the browser is being opened
+        # read while the browser is being opened
+        first = asyncio.create_task(watcher.edition(whole=False))
         app = make_app(
             watcher,
             host=self.address.host,

@@ -36,17 +36,20 @@ class Watcher:
         self._news = asyncio.Event()
         self.closed = False
 
-    async def edition(self) -> Edition:
-        """What there is to show now."""
-        if self._edition is not None and self._watching is not None:
-            return self._edition
-        return await self._update()
+    async def edition(self, *, whole: bool = True) -> Edition:
+        """What there is to show now; unless ``whole``, at first with one figure only."""
+        known = self._edition
+        if known is None or self._watching is None:
+            known = await self._update(whole=whole)
+        if whole and not known.whole:  # it was made for somebody in a hurry
+            known = await self._update()
+        return known
 
     async def ready(self, seconds: float) -> bool:
         """Whether there is an edition, or will be one in so many seconds."""
         if self._edition is None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._update(), seconds)
+                await asyncio.wait_for(self._update(whole=False), seconds)
         return self._edition is not None
 
     async def in_thread(self, call: Callable[[], T]) -> T:

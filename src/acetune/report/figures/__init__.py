@@ -52,9 +52,10 @@ def drawings(view: StudyView, ids: Iterable[str] | None = None) -> list[Drawing]
     return [FIGURES[id](digest) for id in wanted]
 
 
-def page_figures(view: StudyView) -> list[dict[str, Any]]:
-    """All figures of a study as JSON-able data, in page order."""
-    return [drawing.as_json() for drawing in drawings(view)]
+def page_figures(view: StudyView, *, first: bool = False) -> list[dict[str, Any]]:
+    """All figures of a study, or the first alone, as JSON-able data, in page order."""
+    ids = list(FIGURES)[:1] if first else None
+    return [drawing.as_json() for drawing in drawings(view, ids)]
 
 
 def trial_figure(view: StudyView, trial: int) -> dict[str, Any]:
