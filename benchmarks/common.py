@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 _RESULTS = Path(__file__).resolve().parent / "results"
+_PACKAGES = ("acetune", "ray", "optuna")
 _BEGAN = time.monotonic()
 
 
@@ -21,7 +22,7 @@ class Page:
         self._name = name
         self._lines: list[str] = []
         command = " ".join(["python", f"benchmarks/{name}.py", *arguments])
-        self.add(f"# {title}", "", f"    {command}", "", versions(), "")
+        self.add(f"# {title}", "", f"    {command}", "", versions(*_PACKAGES), "")
 
     def add(self, *lines: str) -> None:
         """Add lines."""
@@ -64,9 +65,9 @@ def results_folder(given: Path | None, quick: bool) -> Path | None:
     return given or (None if quick else _RESULTS)
 
 
-def versions() -> str:
-    """One line on what was measured, and where."""
-    packages = [f"{name} {metadata.version(name)}" for name in ("acetune", "ray", "optuna")]
+def versions(*names: str) -> str:
+    """One line on what was measured, and where; of these packages."""
+    packages = [f"{name} {metadata.version(name)}" for name in names]
     python = f"Python {platform.python_version()}"
     return f"{', '.join([python, *packages])}; {platform.platform()}, {os.cpu_count()} CPUs"
 

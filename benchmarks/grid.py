@@ -92,23 +92,23 @@ def measure(part: str, options: argparse.Namespace, folder: Path, command: str) 
     everything = {(c, p) for c in plan.cells(part, plan.TABLES) for p in policies}
     about, known = resume(path, options.seeds)
     there = {(cell, policy) for cell, by_policy in known.items() for policy in by_policy}
-    missing = [pair for pair in wanted if pair not in there or named(pair[1], options.again)]
+    missing = [pair for pair in wanted if pair not in there or plan.named(pair[1], options.again)]
     kept = (there & everything) - set(missing)
-    code, codes = code_hash(), dict(about.get("code", {}))
-    old = sorted({policy for _, policy in kept if codes.get(policy) != code})
+    code, codes = {p: code_hash(p) for p in policies}, dict(about.get("code", {}))
+    old = sorted({policy for _, policy in kept if codes.get(policy) != code[policy]})
     if old:
         say(f"{part}: other code measured {', '.join(old)}; --again measures them anew")
     if not missing:
         say(f"{part}: all {len(wanted)} results are there")
         return
     for _, policy in missing:
-        codes[policy] = MIXED if policy in old else code
+        codes[policy] = MIXED if policy in old else code[policy]
     about = {
         "part": part,
         "command": command,
         "seeds": options.seeds,
         "workers": plan.WORKERS,
-        "versions": versions(),
+        "versions": versions("acetune", "numpy", "optuna"),
         "code": codes,
     }
     say(f"{part}: {len(missing)} of {len(wanted)} results to measure, {options.seeds} runs each")
@@ -171,11 +171,6 @@ def resume(path: Path, seeds: int) -> tuple[dict[str, Any], Scores]:
     return about, scores
 
 
-def named(policy: str, names: Sequence[str]) -> bool:
-    """Whether a policy is among these: by itself, by its name without options, or by 'all'."""
-    return "all" in names or policy in names or policy.partition(":")[0] in names
-
-
 def tpe_policies(folder: Path) -> list[str]:
     """Those of TPE, with the best fixed policy of the random part before ours."""
     path = folder / "grid-random.json"
@@ -190,12 +185,14 @@ def tpe_policies(folder: Path) -> list[str]:
     return list(dict.fromkeys([*plan.TPE[:-1], best, plan.TPE[-1]]))
 
 
-def code_hash() -> str:
-    """Of the source files that decide the numbers, less comments and docstrings."""
+def code_hash(policy: str) -> str:
+    """Of the source files that decide a policy's numbers, less comments and docstrings."""
     package = plan.ROOT / "src" / "acetune"
     found = hashlib.sha256()
     for pattern in CODE:
         for path in sorted(package.glob(f"{pattern}.py")):
+            if path.stem == plan.OURS and not plan.named(policy, [plan.OURS]):
+                continue  # the one file there that serves one policy alone
             tree = ast.parse(path.read_text(encoding="utf-8"))
             for node in ast.walk(tree):
                 if (
@@ -203,8 +200,19 @@ def code_hash() -> str:
                     and ast.get_docstring(node, clean=False) is not None
                 ):
                     del node.body[0]
-            found.update(ast.dump(tree).encode())
+            found.update(plain(tree).encode())
     return found.hexdigest()[:12]
+
+
+def plain(node: object) -> str:
+    """A syntax tree as text, the same in every version of Python: what is empty is left out."""
+    if isinstance(node, ast.AST):
+        fields = [(name, value) for name, value in ast.iter_fields(node) if value not in (None, [])]
+        inner = ", ".join(f"{name}={plain(value)}" for name, value in fields)
+        return f"{type(node).__name__}({inner})"
+    if isinstance(node, list):
+        return f"[{', '.join(map(plain, node))}]"
+    return repr(node)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,11 @@ def add_head(page: Page, found: Found) -> None:
     """What, how, with what."""
     planned = len(plan.cells("random", plan.TABLES))
     seeds = sorted({about["seeds"] for about in found.about.values()})
-    codes = {code for about in found.about.values() for code in about["code"].values()}
+    codes = {
+        (plan.named(policy, [plan.OURS]), code)
+        for about in found.about.values()
+        for policy, code in about["code"].items()
+    }
     page.text(
         f"{len(found.scores)} cells with random search ({planned} make the whole grid), "
         f"{' and '.join(map(str, seeds))} seeds a policy and cell, {plan.WORKERS} simulated "
@@ -74,7 +78,7 @@ def add_head(page: Page, found: Found) -> None:
         ),
         *(
             ["**Not all results are of the same code: `--again all` measures them anew.**"]
-            if len(codes) > 1
+            if len(codes) > len({ours for ours, _ in codes})
             else []
         ),
         "\n".join(f"    {command}" for command in commands(found)),

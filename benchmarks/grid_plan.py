@@ -54,20 +54,23 @@ FIXED = (
     *BACKOFFS,
 )
 ABLATIONS = {  # what is taken away
-    "ace2:truncation=0.25": "ACE's share of the valid and unchecked is cut",
-    "ace2:invalid_truncation=0.2": "the invalid are cut no harder than the others",
+    "ace2:invalid_truncation=0.25": "the invalid are cut no harder than the others",
+    "ace2:head_start=0": "the first step is checked",
     "ace2:spacing=0": "every step is checked",
     "ace2:patience=1": "who falls behind is not stopped for it",
     "ace2:remember=False": "a verdict is forgotten at the next report",
-    "ace2:defer=False": "checks are not put off where most are valid",
+    "ace2:spare=False": "the never-checked are ranked while few checks find valid",
+    "ace2:defer=False": "checks are not put off where many find valid",
 }
 SETTINGS = (
     OURS,
-    "ace2:truncation=0.15",
-    "ace2:truncation=0.25",
+    "ace2:truncation=0.2",
+    "ace2:truncation=0.35",
     "ace2:invalid_truncation=0.3",
     "ace2:invalid_truncation=0.5",
-    "ace2:spacing=0.5",
+    "ace2:head_start=0",
+    "ace2:head_start=0.3",
+    "ace2:spacing=1",
     "ace2:spacing=2",
     "ace2:patience=0.5",
     "ace2:patience=0.9",
@@ -152,3 +155,8 @@ def label(policy: str) -> str:
         key, _, value = option.partition("=")
         parts.append(words.get(key, f"{key}=") + value)
     return " ".join(parts)
+
+
+def named(policy: str, names: Sequence[str]) -> bool:
+    """Whether a policy is among these: by itself, by its name without options, or by 'all'."""
+    return "all" in names or policy in names or policy.partition(":")[0] in names

@@ -108,6 +108,10 @@ class OtherRule:
         """Whether a trial that starts now is checked once, at its end, whatever the interval."""
         return False
 
+    def first(self, study: ReferenceStudy, total: int | None) -> int:
+        """From which step on a trial is checked that starts now, and is not put off."""
+        return 1
+
     def due_again(self, study: ReferenceStudy, trial: str, step: int) -> bool:
         """Whether a step lies far enough behind what was checked before."""
         raise NotImplementedError
@@ -173,10 +177,15 @@ class Attempt:
     number: int
     total: int | None
     beta: int | None
-    every: bool  # beta = 1; otherwise beta = T, once at the end
+    along: bool  # checked from step beta on; otherwise beta = T, once at the end
     ratio: Fraction | None
     state: str = "running"
     gated_at_end: bool = False
+
+    @property
+    def every(self) -> bool:
+        """Checked along the way, and not only at the last step."""
+        return self.along and (self.total in (None, 1) or (self.beta or 1) < (self.total or 0))
 
 
 class Answer(NamedTuple):
@@ -276,6 +285,8 @@ class ReferenceStudy:
         number = 1 if old is None else old.number + 1
         every, ratio = self._every(total), self.cost_ratio()
         beta = 1 if every else total
+        if every and isinstance(self.rule, OtherRule):
+            beta = self.rule.first(self, total)
         self._level_costs(trial)
         for report in self.own(trial):
             if report.step > resumed_from:
@@ -308,6 +319,8 @@ class ReferenceStudy:
         """Whether the cost ratio is so near its threshold that rounding may decide."""
         ratio = self.cost_ratio()
         if not isinstance(self.rule, (AceRule, OtherRule)) or total in (None, 1) or not ratio:
+            return False
+        if self.rule.interval != "adaptive":
             return False
         if not 0 < self.rule.truncation < 1:
             return False
@@ -574,10 +587,11 @@ class ReferenceStudy:
         return isinstance(self.rule, OtherRule) and self.rule.spaced and attempt.every
 
     def _due_again(self, trial: str, step: int) -> bool:
-        """The rule's word, and every step until the first check."""
+        """The rule's word, and from step beta on every step until the first check."""
         assert isinstance(self.rule, OtherRule)
-        never = all(r.stratum == "unchecked" for r in self.own(trial))
-        return never or self.rule.due_again(self, trial, step)
+        if all(r.stratum == "unchecked" for r in self.own(trial)):
+            return step >= (self.attempts[trial].beta or 1)
+        return self.rule.due_again(self, trial, step)
 
     def rung_passed(self, trial: str, step: int) -> float | None:
         """The highest rung since the trial's last report, if there is one."""

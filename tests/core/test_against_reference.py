@@ -301,7 +301,7 @@ class Pair:
         expected = self.reference.start(name, total, resumed_from)
         handle = self.stopper.start(name, total, resumed_from=resumed_from)
         if close_call:  # rounding decides
-            expected.beta, expected.every = handle.interval, handle.interval == 1
+            expected.beta, expected.along = handle.interval, handle.interval == 1
         assert handle.interval == expected.beta
         assert handle.record.attempt == expected.number
         assert (handle.record.cost_ratio is None) == (expected.ratio is None)

@@ -25,6 +25,7 @@ from acetune.policies import (
 from core.reference import INF, OtherRule, ReferenceStudy, Report, percentile
 
 TINY = Fraction(1, 10**9)
+THIRD = Fraction(1, 3)
 
 
 def standing(study: ReferenceStudy) -> list[Report]:
@@ -239,11 +240,13 @@ class BackoffRule(OtherRule):
 
 @dataclass(frozen=True)
 class Ace2Rule(OtherRule):
-    truncation: float = 0.2
+    truncation: float = 0.25
     invalid_truncation: float = 0.4
-    spacing: float = 1.0
+    head_start: float = 0.15
+    spacing: float = 1.5
     patience: float = 0.75
     remember: bool = True
+    spare: bool = True
     defer: bool = True
     interval = 1
     gate = True
@@ -253,10 +256,20 @@ class Ace2Rule(OtherRule):
         return ACE2(**asdict(self))
 
     def put_off(self, study: ReferenceStudy, total: int | None) -> bool:
-        """Where there were checks, and at least half of them found what is valid."""
-        if not self.defer or not study.limits or not study.checks or total in (None, 1):
+        """Where many checks find valid; the last step must be known."""
+        return self.defer and total not in (None, 1) and self.often_valid(study)
+
+    def often_valid(self, study: ReferenceStudy) -> bool:
+        """Where there were checks, and at least a third of them found what is valid."""
+        if not study.limits or not study.checks:
             return False
-        return 2 * sum(check.valid for check in study.checks) >= len(study.checks)
+        return Fraction(sum(check.valid for check in study.checks), len(study.checks)) >= THIRD
+
+    def first(self, study: ReferenceStudy, total: int | None) -> int:
+        """After half the time of a check, or before a share of the steps is over."""
+        half_a_check = math.ceil((study.cost_ratio() or 0) / 2 * (1 - TINY))
+        most = half_a_check if total is None else Fraction(self.head_start) * total + TINY
+        return max(1, min(half_a_check, math.floor(most), 10**9))
 
     def due_again(self, study: ReferenceStudy, trial: str, step: int) -> bool:
         """When training since the last check, at the mean cost, has cost as much as a check."""
@@ -289,7 +302,8 @@ class Ace2Rule(OtherRule):
         better, n = among(report, rivals, key)
         report.rank, report.of = better + 1, n
         share = self.invalid_truncation if stratum == "invalid" else self.truncation
-        report.stop = better >= n - cut_of(share, n)
+        ranked = stratum != "unchecked" or not self.spare or self.often_valid(study)
+        report.stop = ranked and better >= n - cut_of(share, n)
         own = [*study.own(report.trial), report]
         if all(r.stratum == "unchecked" for r in own) and report.loss > study.f_star():
             _, best = min((r.loss, r.step) for r in own)

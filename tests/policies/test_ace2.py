@@ -22,7 +22,8 @@ from optuna_pruner.kit import made, play
 
 from .plain import Ace2Rule
 
-KEEP = {"truncation": 0.0, "invalid_truncation": 0.0, "patience": 1.0}  # stops nobody
+# stops nobody, and checks when training has cost as much
+KEEP = {"truncation": 0.0, "invalid_truncation": 0.0, "patience": 1.0, "spacing": 1.0}
 NAN = math.nan
 
 
@@ -33,10 +34,10 @@ def stopper(**options: Any) -> Stopper:
 
 
 def with_best(loss: float, **options: Any) -> Stopper:
-    """A study in which a valid checkpoint of this loss is known; not put off: one was invalid."""
+    """A study in which a valid checkpoint of this loss is known; few are valid: nothing waits."""
     study = stopper(**options)
-    study.start("misses", 50).observe(50, 0.0, {"g": 2.0})
-    study.start("misses too", 50).observe(50, 0.0, {"g": 2.0})
+    for name in ("misses", "misses too", "misses again"):
+        study.start(name, 50).observe(50, 0.0, {"g": 2.0})
     study.start("incumbent", 50).observe(50, loss, {"g": 0.0})
     assert study.history.gate == loss
     return study
@@ -82,7 +83,7 @@ def train(
 def test_a_check_waits_until_training_has_cost_as_much(
     step_s: float | None, check_s: float | None, spacing: float, checked: list[int]
 ) -> None:
-    trial = stopper(spacing=spacing, **KEEP).start("a", 12)
+    trial = stopper(**{**KEEP, "spacing": spacing}).start("a", 12)
     assert train(trial, range(1, 13), step_s, check_s) == checked
 
 
@@ -129,6 +130,67 @@ def test_the_costs_of_all_constraints_count_and_those_of_other_trials_do_not() -
     trial = study.start("a", 40)
     trial.observe(1, 0.0, measured, 1.0, {"g": 1.0, "h": 2.0})
     assert [trial.check_due(step, 0.0) for step in (2, 3, 4)] == [None, None, 4]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "head_start", "total", "first"),
+    [
+        (None, 0.15, 40, 1),  # no check was timed yet
+        (0.1, 0.15, 40, 1),
+        (2.0, 0.15, 40, 1),  # half a check is one step
+        (2.1, 0.15, 40, 2),
+        (5.0, 0.15, 40, 3),
+        (12.0, 0.15, 40, 6),
+        (24.0, 0.15, 40, 6),  # 15 % of 40 steps
+        (24.0, 0.15, 39, 5),
+        (24.0, 0.15, 20, 3),  # 0.15 * 20 is a little less than 3 in floating point
+        (24.0, 0.15, 3, 1),
+        (24.0, 0.0, 40, 1),
+        (24.0, 1.0, 40, 12),
+        (24.0, 1.0, 5, 5),
+        (24.0, 0.15, None, 12),  # of steps nobody knows the number of
+        (1e300, 0.15, None, 10**9),
+        (24.0, 0.15, 1, 1),
+    ],
+)
+def test_the_first_check_waits_for_half_its_time_or_a_share_of_the_steps(
+    ratio: float | None, head_start: float, total: int | None, first: int
+) -> None:
+    costs = Costs(invalid_n=1)
+    if ratio is not None:
+        costs = Costs(primary_s=1.0, primary_n=1, invalid_n=1)
+        costs.add_check({"g": ratio}, 0.0)
+    assert ACE2(head_start=head_start).interval(total, costs) == first
+
+
+def test_from_the_first_check_on() -> None:
+    study = stopper(**{**KEEP, "head_start": 1.0})
+    study.start("dear", 40).observe(1, 0.0, {"g": 2.0}, 1.0, 10.0)
+    trial = study.start("a", 40)
+    assert trial.interval == 5
+    assert train(trial, range(1, 41), 1.0, 10.0) == [5, 15, 25, 35, 40]
+    late = study.start("b", 40)  # the gate, or a loss that is not finite, may let it pass later
+    for step in range(1, 8):
+        assert late.check_due(step, NAN) is None
+        late.observe(step, NAN, None, 1.0)
+    assert late.check_due(8, 0.0) == 8
+
+
+def test_a_head_start_of_all_steps_is_a_check_at_the_end() -> None:
+    study = stopper(**{**KEEP, "head_start": 1.0})
+    study.start("dear", 40).observe(1, 0.0, {"g": 2.0}, 1.0, 1000.0)
+    trial = study.start("a", 4)
+    assert trial.interval == 4
+    for step, value in ((1, 0.3), (2, 0.2), (3, 0.4)):
+        assert trial.check_due(step, value) is None
+        trial.observe(step, value, None, 1.0)
+    assert (trial.check_due(4, 0.5), trial.finish_due()) == (2, 2)
+    unknown = study.start("b")
+    assert unknown.interval == 500
+    unknown.observe(1, 0.1, None, 1.0)
+    unknown.declare(3)
+    unknown.observe(2, 0.2, None, 1.0)
+    assert unknown.check_due(3, 0.3) == 1
 
 
 def test_before_its_first_check_every_step_is_due_that_passes_the_gate() -> None:
@@ -178,7 +240,8 @@ def test_a_new_attempt_goes_on_with_mean_costs() -> None:
     assert again.check_due(4, 0.0) == 4
     afresh = study.start("a", 40)
     assert afresh.record.progress.check_s == afresh.record.progress.iterations == 0
-    assert afresh.check_due(1, 0.0) == 1
+    # a check of the study costs 6, and a step 2: half a check is over in the second step
+    assert [afresh.check_due(step, 0.0) for step in (1, 2)] == [None, 2]
 
 
 def test_a_check_that_came_without_a_report_does_not_make_the_others_cheaper() -> None:
@@ -249,7 +312,7 @@ def test_a_trial_need_not_remember() -> None:
     study.start("rival", 9).observe(2, 0.0, {"g": 1.5})
     trial = study.start("a", 9)
     trial.observe(1, 0.0, {"g": 1.5})
-    assert trial.observe(2, 0.0).reason == "rank 1 of 1 unchecked reports at step 2: kept"
+    assert trial.observe(2, 0.0).reason.startswith("rank 1 of 1 unchecked reports at step 2: kept")
 
 
 def test_a_new_attempt_remembers_what_it_goes_on_from() -> None:
@@ -262,7 +325,30 @@ def test_a_new_attempt_remembers_what_it_goes_on_from() -> None:
     from_1 = study.start("a", 9, resumed_from=1).observe(3, 9.0)
     assert "rank 1 of 2 at step 3 among the invalid" in from_1.reason
     afresh = study.start("a", 9).observe(3, 9.0)
-    assert afresh.reason == "rank 1 of 1 unchecked reports at step 3: kept"
+    assert afresh.reason.startswith("rank 1 of 1 unchecked reports at step 3: kept")
+
+
+# -- sparing -------------------------------------------------------------------------------------
+
+
+def test_the_never_checked_are_not_cut_while_few_checks_find_valid() -> None:
+    study = stopper(truncation=1.0, patience=1.0)
+    found = []
+    for index, g in enumerate((None, 2.0, 0.0, 2.0, 2.0)):
+        if g is not None:
+            study.start(f"checked {index}", 9).observe(9, 0.0, {"g": g})
+        found.append(study.start(index, 9).observe(1, 1.0))
+    # no check yet; 0 of 1 valid; 1 of 2; 1 of 3; 1 of 4
+    assert [decision.stop for decision in found] == [False, False, True, True, False]
+    assert found[-1].reason == (
+        "rank 1 of 5 unchecked reports at step 1: kept, as few checks find valid"
+    )
+    assert study.start("valid", 9).observe(1, 1.0, {"g": 0.0}).stop  # who is checked is ranked
+
+
+def test_the_never_checked_need_not_be_spared() -> None:
+    study = stopper(truncation=1.0, spare=False)
+    assert study.start("a", 9).observe(1, 1.0).stop
 
 
 # -- the cut -------------------------------------------------------------------------------------
@@ -276,6 +362,7 @@ def test_a_larger_share_of_the_invalid_stops(g: float | FailedCheck | None, cut:
     measured = None if g is None else {"g": g}
     for better in range(5):
         study = stopper()
+        study.start("valid", 9).observe(9, 99.0, {"g": 0.0})  # so that the unchecked are ranked
         for index in range(4):
             study.start(index, 9).observe(1, 0.0 if index < better else 9.0, measured)
         decision = study.start("a", 9).observe(1, 5.0, measured)
@@ -291,7 +378,7 @@ def test_reasons_name_the_share() -> None:
     cut = study.start("a", 9).observe(1, 1.0, {"g": 1.5})
     assert cut.reason == "rank 5 of 5 invalid reports at step 1: in the worst 40%"
     cut = study.start("b", 9).observe(1, 1.0, {"g": 0.5})
-    assert cut.reason == "rank 5 of 5 valid reports at step 1: in the worst 20%"
+    assert cut.reason == "rank 5 of 5 valid reports at step 1: in the worst 25%"
     kept = study.start("c", 9).observe(1, 0.0, {"g": 0.5})
     assert kept.reason == "rank 1 of 6 valid reports at step 1: kept"
 
@@ -318,14 +405,16 @@ def test_a_trial_remembered_as_invalid_is_cut_as_such() -> None:
         (0, 0, 9, 1),
         (1, 0, 9, 9),
         (1, 1, 9, 9),
-        (2, 3, 9, 1),
-        (3, 3, 9, 9),
+        (1, 2, 9, 9),
+        (1, 3, 9, 1),
+        (2, 5, 9, 1),
+        (3, 6, 9, 9),
         (0, 1, 9, 1),
         (5, 0, None, 1),
         (5, 0, 1, 1),
     ],
 )
-def test_where_half_of_the_checks_are_valid_the_next_trial_is_checked_at_its_end(
+def test_where_a_third_of_the_checks_are_valid_the_next_trial_is_checked_at_its_end(
     valid: int, invalid: int, total: int | None, interval: int
 ) -> None:
     costs = Costs(valid_n=valid, invalid_n=invalid)
@@ -366,15 +455,16 @@ def test_the_gate_holds_for_what_was_put_off() -> None:
     assert trial.check_due(4, 0.5) == 4
 
 
-def test_when_most_checks_are_invalid_trials_are_checked_along_the_way_again() -> None:
+def test_when_few_checks_are_valid_trials_are_checked_along_the_way_again() -> None:
     study = stopper(**KEEP)
     assert study.start(0, 4).interval == 1
     study.start(1, 4).observe(1, 0.0, {"g": 0.0})
     assert study.start(2, 4).interval == 4
     study.start(3, 4).observe(4, 0.0, {"g": FailedCheck("raised")})
-    assert study.start(4, 4).interval == 4
-    study.start(5, 4).observe(4, 0.0, {"g": 2.0})
-    assert study.start(6, 4).interval == 1
+    study.start(4, 4).observe(4, 0.0, {"g": 2.0})
+    assert study.start(5, 4).interval == 4
+    study.start(6, 4).observe(4, 0.0, {"g": 2.0})
+    assert study.start(7, 4).interval == 1
 
 
 # -- patience ------------------------------------------------------------------------------------
@@ -483,6 +573,9 @@ def test_a_step_0_of_optunas_counts_as_the_first(patience: float, step: int | No
 @pytest.mark.parametrize(
     "options",
     [
+        {"head_start": -0.1},
+        {"head_start": 1.5},
+        {"head_start": None},
         {"spacing": -1},
         {"spacing": NAN},
         {"spacing": math.inf},
@@ -506,11 +599,13 @@ def test_bad_options_are_named(options: dict[str, Any]) -> None:
 
 rules = st.builds(
     Ace2Rule,
-    truncation=st.sampled_from([0.2, 0.2, 0.0, 0.1, 0.5, 1.0]),
+    truncation=st.sampled_from([0.25, 0.25, 0.0, 0.1, 0.5, 1.0]),
     invalid_truncation=st.sampled_from([0.4, 0.4, 0.0, 0.1, 1.0]),
-    spacing=st.sampled_from([1.0, 1.0, 0.0, 0.5, 3.0]),
+    head_start=st.sampled_from([0.15, 0.15, 0.0, 0.3, 0.5, 1.0]),
+    spacing=st.sampled_from([1.5, 1.5, 1.0, 0.0, 0.5, 3.0]),
     patience=st.sampled_from([0.75, 0.75, 0.5, 0.9, 0.0, 1.0]),
     remember=st.sampled_from([True, True, True, False]),
+    spare=st.booleans(),
     defer=st.booleans(),
 )
 
@@ -534,6 +629,7 @@ lasting = st.builds(
     Ace2Rule,
     truncation=st.just(0.0),
     invalid_truncation=st.just(0.0),
+    head_start=st.sampled_from([0.15, 0.0, 1.0]),
     spacing=st.sampled_from([1.0, 0.5, 2.0]),
     patience=st.just(1.0),
     defer=st.just(False),

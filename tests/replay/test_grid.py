@@ -40,7 +40,7 @@ def cell(table: str = "a", ratio: float = 2.0, configs: int = 10, kind: str = "h
 
 
 def score(regret: float, check_share: float = 0.0, first: float = 0.0) -> Score:
-    return Score(regret, 0.1, first, 0.0, check_share, 0.0, 10.0, 0.0)
+    return Score(regret, 0.1, first, 0.0, check_share, check_share, 0.0, 10.0, 0.0)
 
 
 # -- scores of real runs ---------------------------------------------------------------------------

@@ -138,7 +138,7 @@ def test_a_last_step_that_became_known_late_is_not_called_a_reason(study: Path) 
 
 
 def test_between_rungs_nothing_is_due() -> None:
-    row = {"interval": 1}
+    row = {"interval": 1, "total_steps": 64}
     assert "rungs" not in str(why_unchecked(row, {"gate": True}, True))
     assert "between two rungs" in str(why_unchecked(row, ASHALexicographic().options(), True))
 

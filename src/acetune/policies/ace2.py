@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 from acetune.core.decision import Action, Decision, Stratum
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured import Costs
 from acetune.core.observation import Observation
-from acetune.core.record import Progress, TrialRecord
+from acetune.core.record import Progress, TrialRecord, checked_along
 from acetune.policies.base import Policy, best_step, is_number, require_share
 from acetune.policies.strata import file_in, in_worst
 
 _KEEP = "rank {rank} of {of} {stratum} reports at step {step}: kept"
 _CUT = "rank {rank} of {of} {stratum} reports at step {step}: in the worst {number:.0%}"
+_SPARED = "rank {rank} of {of} {stratum} reports at step {step}: kept, as few checks find valid"
 # a report between two checks of its trial is unchecked, and ranked with those of the last verdict
 _STILL: dict[Stratum, tuple[str, str]] = {
     stratum: (
@@ -27,18 +30,23 @@ _BEHIND = (
     "behind the best feasible checkpoint at step {step}, and no better than at step {number:.0f}"
 )
 _ROUNDING = 1e-9  # what is equal up to rounding counts as equal
+_FAR = 10**9  # a step that is never reached
 
 
 class ACE2(Policy):
-    """Check as seldom as its price asks for, remember the verdict, cut what violates harder.
+    """Check as seldom as its price asks for, and rank a trial only by what is known of it.
 
     What it does beyond :class:`~acetune.ACE`, none of which needs to be set:
 
-    - A trial is checked at its first step, and then again when it has trained for as long as a
-      check takes: where its steps cost the same, its checks cost no more than its training, the
+    - A trial is first checked when it has trained for half as long as a check takes, or for 15 %
+      of its steps, and then each time it has trained half as long again as a check takes:
+      where its steps cost the same, its checks cost no more than two thirds of its training, the
       first and last check aside.
     - Between checks a trial is ranked with those of its last verdict, not as unchecked.
-    - Where most checks come out valid, a trial is checked once, at its end, at its best.
+    - A trial that was never checked is not ranked at all while few checks find valid: its
+      objective says little then.
+    - Where at least a third of all checks find valid, a trial is checked once, at its end, at its
+      best.
     - A larger share of the invalid is stopped than of the others.
     - A trial that was never worth a check is stopped when it falls behind the best feasible
       checkpoint and has not improved for most of its training.
@@ -51,44 +59,54 @@ class ACE2(Policy):
         Share of the valid and of the unchecked reports at a step that is stopped.
     invalid_truncation:
         Share of the invalid ones, ranked by violation, then objective.
+    head_start:
+        Share of its steps that a trial takes before its first check, unless half the time of a
+        check is over before; 0: the first step is checked.
     spacing:
-        Training between two checks, as a multiple of what a check costs; 0 checks every step.
+        Training between two checks, as a multiple of what they cost in this trial; 0: each step.
     patience:
         Share of its steps that a trial which is behind may go without improving; 1: any.
     remember:
         Whether a trial keeps its verdict between checks.
+    spare:
+        Whether the never-checked are not ranked while few checks find valid.
     defer:
-        Whether trials are checked at their end where most checks come out valid.
+        Whether trials are checked at their end where many checks find valid.
 
     Nothing has to be tuned: the options are there to take it apart. A NaN or infinite objective
     ranks last in its group and never passes the gate.
 
-    >>> ACE2(truncation=0.25)
-    ACE2(truncation=0.25, invalid_truncation=0.4, spacing=1.0, patience=0.75, remember=True, \
-defer=True)
+    >>> ACE2(head_start=0, spacing=1)
+    ACE2(truncation=0.25, invalid_truncation=0.4, head_start=0.0, spacing=1.0, patience=0.75, \
+remember=True, spare=True, defer=True)
     """
 
     gate = True
 
     def __init__(
         self,
-        truncation: float = 0.2,
+        truncation: float = 0.25,
         invalid_truncation: float = 0.4,
-        spacing: float = 1.0,
+        head_start: float = 0.15,
+        spacing: float = 1.5,
         patience: float = 0.75,
         remember: bool = True,
+        spare: bool = True,
         defer: bool = True,
     ) -> None:
         require_share("truncation", truncation)
         require_share("invalid_truncation", invalid_truncation)
         require_share("patience", patience)
+        require_share("head_start", head_start)
         if not is_number(spacing) or spacing < 0:
             raise GoalError(f"spacing must be a finite number >= 0, got {spacing!r}")
         self.truncation = float(truncation)
         self.invalid_truncation = float(invalid_truncation)
+        self.head_start = float(head_start)
         self.spacing = float(spacing)
         self.patience = float(patience)
         self.remember = bool(remember)
+        self.spare = bool(spare)
         self.defer = bool(defer)
 
     def options(self) -> dict[str, object]:
@@ -96,27 +114,34 @@ defer=True)
         return {
             "truncation": self.truncation,
             "invalid_truncation": self.invalid_truncation,
+            "head_start": self.head_start,
             "spacing": self.spacing,
             "patience": self.patience,
             "remember": self.remember,
+            "spare": self.spare,
             "defer": self.defer,
         }
 
     # -- when to check ---------------------------------------------------------------------------
 
     def interval(self, total_steps: int | None, costs: Costs) -> int | None:
-        """Along the way; at the end where at least half of the checks so far came out valid."""
-        checked = costs.valid_n + costs.invalid_n
-        if self.defer and total_steps is not None and checked and costs.valid_n >= costs.invalid_n:
+        """The first step to check; the last one where many checks found valid."""
+        if total_steps is not None and self.defer and _often_valid(costs):
             return total_steps
-        return 1
+        half_a_check = math.ceil((costs.ratio or 0.0) / 2 * (1 - _ROUNDING))
+        share = _FAR
+        if total_steps is not None:
+            share = math.floor(self.head_start * total_steps + _ROUNDING)
+        return max(1, min(half_a_check, share))
 
     def due(self, trial: Progress, step: int, loss: float) -> int | None:
-        """The first step, the last one, and what lies far enough behind the last check."""
-        if trial.interval != 1:
+        """The first check, the last step, and what lies far enough behind the last check."""
+        if _once(trial):
             return best_step(trial, step, loss) if step == trial.total_steps else None
-        if step == trial.total_steps or trial.checks == 0:
+        if step == trial.total_steps:
             return step
+        if trial.checks == 0:
+            return step if step >= (trial.interval or 1) else None
         # (steps since then) x (mean cost of a step) against spacing x (mean cost of a check)
         trained = (step - trial.checked_at) * trial.primary_s * trial.checks
         enough = self.spacing * trial.check_s * trial.iterations
@@ -124,13 +149,13 @@ defer=True)
 
     def due_at_end(self, trial: Progress) -> int | None:
         """What was put off to the end: the best checkpoint, or the last one if not checked."""
-        if trial.interval != 1:
+        if _once(trial):
             return trial.best_step or None
         return None if trial.last_checked else trial.last_step or None
 
     def may_check_best(self, trial: Progress) -> bool:
         """Only a trial that is checked at its end looks back."""
-        return trial.interval != 1
+        return _once(trial)
 
     # -- whom to stop ----------------------------------------------------------------------------
 
@@ -157,7 +182,9 @@ defer=True)
         standing, _ = self._standing(trial, report)
         share = self.invalid_truncation if standing == "invalid" else self.truncation
         keep, cut = (_KEEP, _CUT) if standing == stratum else _STILL[standing]
-        if in_worst(share, better, n):
+        if standing == "unchecked" and self.spare and not _often_valid(history.costs):
+            keep = _SPARED
+        elif in_worst(share, better, n):
             return Decision(Action.STOP, cut, stratum, better + 1, n, step, share)
         if report.check is None and not trial.verdicts and report.loss > history.gate:
             best = max(0, best_step(trial.progress, step, report.loss))
@@ -165,3 +192,12 @@ defer=True)
             if max(1, best) <= (1 - self.patience) * step + _ROUNDING:
                 return Decision(Action.STOP, _BEHIND, stratum, better + 1, n, step, float(best))
         return Decision(Action.CONTINUE, keep, stratum, better + 1, n, step, share)
+
+
+def _often_valid(costs: Costs) -> bool:
+    """Whether at least a third of all checks so far found a valid checkpoint."""
+    return costs.valid_n > 0 and 2 * costs.valid_n >= costs.invalid_n
+
+
+def _once(trial: Progress) -> bool:
+    return not checked_along(trial.interval, trial.total_steps)

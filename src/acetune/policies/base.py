@@ -2,7 +2,7 @@
 
 A report goes through a policy in this order::
 
-    interval()   once, when the trial starts: how often its constraints are due
+    interval()   once, when the trial starts: from which step on its constraints are due
     due()        at each step, before the check: which checkpoint is due, if any
     file()       where the report is ranked
     decide()     go on or stop
@@ -40,7 +40,7 @@ class Policy(ABC):
 
     @abstractmethod
     def interval(self, total_steps: int | None, costs: Costs) -> int | None:
-        """1: a check is due at every (ranked) step; otherwise ``total_steps``: once, at the end."""
+        """The first step at which a check is due; ``total_steps``: once, at the end."""
 
     @abstractmethod
     def due(self, trial: Progress, step: int, loss: float) -> int | None:

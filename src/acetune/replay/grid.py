@@ -43,6 +43,7 @@ class Score(NamedTuple):
     first: float  # time to the first feasible checkpoint as a share of the budget, 1 for none
     nothing: float  # share of the runs that found nothing feasible
     check_share: float  # of checks in what training and checks cost
+    check_time: float  # on checks, as a share of the time that all workers have
     false_stops: float
     trials: float
     whole: float  # share of the runs that tried every configuration of the table
@@ -58,7 +59,9 @@ def budget_s(table: CurveTable, configs: int, workers: int) -> float:
     return configs * float(table.cost_s.sum()) / len(table.configs) / workers
 
 
-def score_runs(runs: Sequence[Run], scale: RegretScale, budget_s: float, table_size: int) -> Score:
+def score_runs(
+    runs: Sequence[Run], scale: RegretScale, budget_s: float, workers: int, table_size: int
+) -> Score:
     """What the runs of one policy in one cell come to."""
     regrets = [scale.regret(run.loss) for run in runs]
     firsts = [1.0 if r.time_to_first_s is None else r.time_to_first_s / budget_s for r in runs]
@@ -68,6 +71,7 @@ def score_runs(runs: Sequence[Run], scale: RegretScale, budget_s: float, table_s
         statistics.fmean(firsts),
         statistics.fmean(run.best is None for run in runs),
         statistics.fmean(run.constraint_cost_share for run in runs),
+        statistics.fmean(run.constraint_cost_s / (budget_s * workers) for run in runs),
         statistics.fmean(run.false_stops for run in runs),
         statistics.fmean(run.trials for run in runs),
         statistics.fmean(run.trials == table_size for run in runs),
@@ -114,7 +118,7 @@ class CellRunner:
         ]
         size = len(judged.table.configs)
         return [
-            score_runs(runs, scale, budget, size)
+            score_runs(runs, scale, budget, self._workers, size)
             for runs, budget in zip(zip(*by_seed, strict=True), budgets, strict=True)
         ]
 

@@ -21,6 +21,7 @@ class PolicySummary(NamedTuple):
     first: float
     nothing: float
     check_share: float
+    check_time: float
     false_stops: float
     trials: float
     whole: float
@@ -41,6 +42,7 @@ def summarise_policy(scores: Scores, policy: str, cells: Sequence[GridCell]) -> 
         mean.first,
         mean.nothing,
         mean.check_share,
+        mean.check_time,
         mean.false_stops,
         mean.trials,
         mean.whole,

@@ -10,6 +10,7 @@ from typing import Any
 
 from acetune.core.cost import interval_threshold
 from acetune.core.goals import Goals
+from acetune.core.record import checked_along
 from acetune.core.words import estimate, number, parameters
 from acetune.found import FoundCheckpoint
 from acetune.summary import step_of
@@ -89,14 +90,15 @@ def _interval(row: Row, policy: Mapping[str, Any]) -> str:
     if policy.get("constraints") == "after":
         return "constraint: checked after the run only"
     last = "an unknown number of steps" if total is None else f"{total} steps"
-    when = f"at {checked_when(policy)}" if interval == 1 else "once, at the end"
+    along = checked_along(interval, total)
+    when = f"at {checked_when(policy)}" if along else "once, at the end"
     text = f"constraint: due {when} of {last}"
-    if interval == 1 and has_rungs(policy):
+    if along and has_rungs(policy):
         text = "constraint: due at every rung and at the last step"
-    if interval == 1 and is_spaced(policy):
-        text = f"constraint: due at its first step, at its last, and in between {_between(policy)}"
-    if interval != 1 and policy.get("defer"):
-        return f"{text}, because at least half of all checks had come out valid when it started"
+    if along and is_spaced(policy):
+        text = f"constraint: due at step {interval}, at its last, and in between {_between(policy)}"
+    if not along and policy.get("defer") and policy["head_start"] < 1:
+        return f"{text}, because at least a third of all checks had come out valid when it started"
     if ratio is None or total is None or policy.get("interval") != "adaptive":
         return text
     threshold = interval_threshold(policy["truncation"], total)
@@ -143,11 +145,12 @@ def checked_when(policy: Mapping[str, Any]) -> str:
 def why_unchecked(row: Row, policy: Mapping[str, Any], unchecked: bool) -> str | None:
     """A word on unchecked reports of a trial that was to be checked at every step."""
     spaced = is_spaced(policy)
-    if row["interval"] != 1 or not (spaced or policy.get("gate")) or not unchecked:
+    along = checked_along(row["interval"], row["total_steps"])
+    if not along or not (spaced or policy.get("gate")) or not unchecked:
         return None
     lies = "it lies between two rungs, or " if has_rungs(policy) else ""
     if spaced:
-        lies = "it lies between two checks, or "
+        lies = "it lies before the first check or between two, or "
     return f"unchecked: {lies}the checkpoint could not beat the best feasible one known then"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from acetune.core.cost import interval_threshold
+from acetune.core.record import checked_along
 from acetune.core.words import count
 from acetune.report.explanation import checked_when
 from acetune.report.figures.digest import Digest, Floats, Mask, thinned
@@ -27,7 +28,7 @@ def intervals(digest: Digest) -> Drawing:
     policy = digest.view.info["policy"]
     trials = [row for row in digest.view.trials if row.total_steps and row.interval]
     steps = np.array([row.total_steps for row in trials], float)
-    each = np.array([row.interval == 1 for row in trials], bool)
+    each = np.array([checked_along(row.interval, row.total_steps) for row in trials], bool)
     ratio = within_reach(np.array([row.cost_ratio or math.nan for row in trials], float))
     known = np.isfinite(ratio)
     often = f"at {checked_when(policy)}"
