@@ -35,7 +35,7 @@ def demands(scores: Scores, ours: str, cells: Sequence[GridCell]) -> dict[str, D
     ranks = rank_in_cells(scores, [*plan.FIXED, ours], cells)
     rank = dict(zip(ranks.policies, ranks.average_ranks, strict=True))
     second = min(rank[policy] for policy in plan.FIXED)
-    dear = [cell for cell in cells if cell.cost_ratio >= 24]
+    dear = [cell for cell in cells if cell.cost_ratio >= plan.DEAR]
     checks = summarise_policy(scores, ours, dear).check_time
     every = summarise_policy(scores, "ace-beta1", dear).check_time
     return {

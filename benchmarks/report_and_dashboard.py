@@ -36,22 +36,27 @@ from acetune.store import Store
 _HERE = Path(__file__).resolve().parent
 _OPENS_S, _UPDATES_S, _REPORT_MB = 2.0, 1.0, 6.0
 _PATIENCE_MS = 60_000
-# When the answer in words, the first figure and its interactive form were on the page, called at
-# every frame until all are. What is found at one frame counts at the next: then it was painted.
+# When the answer in words, the first figure and its interactive form were on the page, looked for
+# at every frame from the first on: a question asked from outside waits while plotly.js runs. What
+# is found at one frame counts at the next: then it was painted.
 # The first figure comes as a picture, which plotly.js replaces by one that can be moved; figures
 # are drawn when they come into view, so it is brought there as soon as its place exists.
 _DRAWN = """value => {
-    const [times, found] = [window.times ??= {}, window.found ??= {}];
-    for (const name of Object.keys(found)) times[name] ??= Date.now() / 1000;
-    const place = document.querySelector('main .plot');
-    if (!place || !document.querySelector('#answer').textContent.includes(value)) return null;
-    place.scrollIntoView();
-    found.answer = true;
-    const lines = [...place.querySelectorAll('svg path')];
-    if (lines.some((line) => line.getBoundingClientRect().width)) found.figure = true;
-    if (place.querySelector('.main-svg path')) found.interactive = true;
-    return times.interactive && times;
+    const [times, found] = [window.times = {}, {}];
+    const look = () => {
+        for (const name of Object.keys(found)) times[name] ??= Date.now() / 1000;
+        if (!times.interactive) requestAnimationFrame(look);
+        const place = document.querySelector('main .plot');
+        if (!place || !document.querySelector('#answer').textContent.includes(value)) return;
+        place.scrollIntoView();
+        found.answer = true;
+        const lines = [...place.querySelectorAll('svg path')];
+        if (lines.some((line) => line.getBoundingClientRect().width)) found.figure = true;
+        if (place.querySelector('.main-svg path')) found.interactive = true;
+    };
+    requestAnimationFrame(look);
 }"""
+_ALL_SHOWN = "() => window.times?.interactive && window.times"
 _SHOWN = """value => document.querySelector('#answer')?.textContent.includes(value)
     && {time: Date.now() / 1000}"""
 
@@ -238,9 +243,10 @@ def fresh_tab(browser: Browser) -> Iterator[Tab]:
 
 def drawn(tab: Tab, url: str, value: str) -> Shown:
     """Open the page; when its answer and its first figure were there."""
+    tab.add_init_script(f"({_DRAWN})({value!r})")
     asked = time.time()  # the clock that the browser has too
     tab.goto(url, wait_until="commit", timeout=_PATIENCE_MS)
-    found = tab.wait_for_function(_DRAWN, arg=value, polling="raf", timeout=_PATIENCE_MS)
+    found = tab.wait_for_function(_ALL_SHOWN, timeout=_PATIENCE_MS)
     return Shown(**{name: at - asked for name, at in found.json_value().items()})
 
 

@@ -364,7 +364,7 @@ def test_a_changed_study_is_refused(copy: Path, change: str) -> None:
         ),
         ({"constraints": [Constraint("h", upper=2, check=int)]}, "  g is gone\n  h is new"),
         ({"mode": "max"}, "  mode was 'min', now 'max'"),
-        ({"policy": ACE2(truncation=0.5)}, "  truncation was 0.2, now 0.5"),
+        ({"policy": ACE2(truncation=0.5)}, "  truncation was 0.25, now 0.5"),
         (
             {"space": {"x": acetune.loguniform(1, 9)}},
             "  x was uniform(-1000.0, 1000.0), now loguniform(1.0, 9.0)",

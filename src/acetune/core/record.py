@@ -28,17 +28,6 @@ class Checkpoint(NamedTuple):
     violation: float
 
 
-def checked_along(interval: int | None, total_steps: int | None) -> bool:
-    """Whether a trial with this interval is checked along the way, and not once at its end.
-
-    >>> [checked_along(interval, 8) for interval in (1, 3, 8, None)], checked_along(1, 1)
-    ([True, True, False, False], True)
-    """
-    if interval is None or interval == 1 or total_steps is None:
-        return interval is not None
-    return interval < total_steps
-
-
 @dataclass(slots=True)
 class Progress:
     """How far an attempt has come: all that is needed to say whether a check is due.

@@ -10,7 +10,7 @@ from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured import Costs
 from acetune.core.observation import Observation
-from acetune.core.record import Progress, TrialRecord, checked_along
+from acetune.core.record import Progress, TrialRecord
 from acetune.policies.base import Policy, best_step, is_number, require_share
 from acetune.policies.strata import file_in, in_worst
 
@@ -200,4 +200,6 @@ def _often_valid(costs: Costs) -> bool:
 
 
 def _once(trial: Progress) -> bool:
-    return not checked_along(trial.interval, trial.total_steps)
+    """Whether a trial is checked once, at its end."""
+    total = trial.total_steps
+    return total is not None and 1 < total <= (trial.interval or 1)

@@ -55,9 +55,7 @@ class Run:
     confirmed: float | None = None  # the objective of the answer on confirmation rows
     broken: bool | None = None  # whether the answer breaks a limit there
     checked_every_step: int = 0  # trials whose interval was 1
-    false_stops: int = (
-        0  # stopped trials whose recorded curve holds something better than the answer
-    )
+    false_stops: int = 0  # stopped trials that hold something better than the answer
 
     @property
     def best(self) -> float | None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from acetune.core.cost import interval_threshold
 from acetune.core.goals import Goals
-from acetune.core.record import checked_along
 from acetune.core.words import estimate, number, parameters
 from acetune.found import FoundCheckpoint
 from acetune.summary import step_of
@@ -108,6 +107,17 @@ def _interval(row: Row, policy: Mapping[str, Any]) -> str:
         f"{text}, because a check cost {ratio:.3g} times an iteration when the trial started and "
         f"every step is cheaper below {threshold:.3g} (Theorem 1)"
     )
+
+
+def checked_along(interval: int | None, total_steps: int | None) -> bool:
+    """Whether a trial with this interval is checked along the way, and not once at its end.
+
+    >>> [checked_along(interval, 8) for interval in (1, 3, 8, None)], checked_along(1, 1)
+    ([True, True, False, False], True)
+    """
+    if interval is None or interval == 1 or total_steps is None:
+        return interval is not None
+    return interval < total_steps
 
 
 def has_rungs(policy: Mapping[str, Any]) -> bool:

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from acetune.core.cost import interval_threshold
-from acetune.core.record import checked_along
 from acetune.core.words import count
-from acetune.report.explanation import checked_when
+from acetune.report.explanation import checked_along, checked_when
 from acetune.report.figures.digest import Digest, Floats, Mask, thinned
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures.look import BEST_OF_ALL, INVALID, NEUTRAL
