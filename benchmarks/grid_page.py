@@ -308,7 +308,7 @@ def add_ablation(page: Page, found: Found) -> None:
     """Ours without each of its parts."""
     policies = [plan.OURS, *plan.ABLATIONS]
     cells = scored_everywhere(found.scores, policies)
-    if not any(cell.table in plan.RECORDED for cell in cells):
+    if not cells:
         return
     page.heading(f"What each part of {plan.OURS} gains: {len(cells)} cells")
     dear = [c for c in cells if c.table in plan.RECORDED and c.cost_ratio >= plan.DEAR]
@@ -319,10 +319,11 @@ def add_ablation(page: Page, found: Found) -> None:
             inside = found.of(group, cells)
             summary = summarise_policy(found.scores, policy, inside) if inside else None
             row += [f"{summary.regret:.4f}", f"{summary.worst:.3f}"] if summary else ["-", "-"]
-        row.append(f"{percent(summarise_policy(found.scores, policy, dear).check_time, 1)} %")
+        checks = summarise_policy(found.scores, policy, dear).check_time if dear else None
+        row.append("-" if checks is None else f"{percent(checks, 1)} %")
         rows.append(row)
     head = [f"{group}: {what}" for group in found.groups for what in ("mean", "worst")]
-    head.append("time on checks where r >= 24, recorded")
+    head.append(f"time on checks where r >= {plan.DEAR:g}, recorded")
     page.table(["policy", "what is different", *head], rows)
 
 

@@ -61,7 +61,7 @@ def demands(scores: Scores, ours: str, cells: Sequence[GridCell]) -> dict[str, D
             f"{rank[ours]:.2f}, next best {second:.2f} of {len(rank)} policies",
         ),
         "d": Demand(
-            "time on checks at most half of ace-beta1's where r >= 24",
+            f"time on checks at most half of ace-beta1's where r >= {plan.DEAR:g}",
             checks <= 0.5 * every,
             f"{ratio(checks, every)} of {percent(every, 1)} % of the time",
         ),

@@ -102,9 +102,9 @@ def draw_dashboard(browser: Browser, study: Path, out: Path) -> None:
             page = watched.page
             page.get_by_text("Live", exact=True).wait_for()
             page.set_viewport_size({"width": 1280, "height": 1250})
-            # the numbers, the trials that run, and the first figure
-            page.locator("#numbers").evaluate("place => place.scrollIntoView()")
-            page.locator("#plot-what_if .main-svg").first.wait_for()
+            # the first figure, the numbers, and the trials that run
+            page.locator("#first-figure").evaluate("place => place.scrollIntoView()")
+            page.locator("#plot-progress .main-svg").first.wait_for()
             page.locator("#running").wait_for()
             page.screenshot(path=out / "dashboard.png")
             page.set_viewport_size({"width": 1280, "height": 900})

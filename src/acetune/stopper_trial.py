@@ -35,7 +35,7 @@ class StopperTrial:
 
     @property
     def interval(self) -> int | None:
-        """1: checked at every step; else once, at the end."""
+        """The first step at which a check is due; the last one: once, at the end."""
         return self.record.progress.interval
 
     @property

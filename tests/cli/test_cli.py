@@ -80,7 +80,7 @@ def test_a_stopped_trial_is_explained_with_its_numbers(folder: Path) -> None:
     number = int(stopped.index[0])
     explained = acetune("explain", "my-study.db", str(number), cwd=folder)
     assert stopped.loc[number, "reason"] in explained
-    assert "in the worst 20%" in explained
+    assert "in the worst 25%" in explained
     assert "stop" in explained
 
 

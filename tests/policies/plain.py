@@ -257,19 +257,21 @@ class Ace2Rule(OtherRule):
 
     def put_off(self, study: ReferenceStudy, total: int | None) -> bool:
         """Where many checks find valid; the last step must be known."""
-        return self.defer and total not in (None, 1) and self.often_valid(study)
+        share = self.valid_share(study)
+        return self.defer and total not in (None, 1) and share is not None and share >= THIRD
 
-    def often_valid(self, study: ReferenceStudy) -> bool:
-        """Where there were checks, and at least a third of them found what is valid."""
+    def valid_share(self, study: ReferenceStudy) -> Fraction | None:
+        """Of the checks that found what is valid; None if there were none."""
         if not study.limits or not study.checks:
-            return False
-        return Fraction(sum(check.valid for check in study.checks), len(study.checks)) >= THIRD
+            return None
+        return Fraction(sum(check.valid for check in study.checks), len(study.checks))
 
     def first(self, study: ReferenceStudy, total: int | None) -> int:
         """After half the time of a check, or before a share of the steps is over."""
+        if total is None:
+            return 1
         half_a_check = math.ceil((study.cost_ratio() or 0) / 2 * (1 - TINY))
-        most = half_a_check if total is None else Fraction(self.head_start) * total + TINY
-        return max(1, min(half_a_check, math.floor(most), 10**9))
+        return max(1, min(half_a_check, math.floor(Fraction(self.head_start) * total + TINY)))
 
     def due_again(self, study: ReferenceStudy, trial: str, step: int) -> bool:
         """When training since the last check, at the mean cost, has cost as much as a check."""
@@ -302,7 +304,8 @@ class Ace2Rule(OtherRule):
         better, n = among(report, rivals, key)
         report.rank, report.of = better + 1, n
         share = self.invalid_truncation if stratum == "invalid" else self.truncation
-        ranked = stratum != "unchecked" or not self.spare or self.often_valid(study)
+        valid = self.valid_share(study)
+        ranked = stratum != "unchecked" or not self.spare or valid is None or valid >= THIRD
         report.stop = ranked and better >= n - cut_of(share, n)
         own = [*study.own(report.trial), report]
         if all(r.stratum == "unchecked" for r in own) and report.loss > study.f_star():

@@ -148,8 +148,8 @@ def test_the_costs_of_all_constraints_count_and_those_of_other_trials_do_not() -
         (24.0, 0.0, 40, 1),
         (24.0, 1.0, 40, 12),
         (24.0, 1.0, 5, 5),
-        (24.0, 0.15, None, 12),  # of steps nobody knows the number of
-        (1e300, 0.15, None, 10**9),
+        (24.0, 0.15, None, 1),  # of steps nobody knows the number of
+        (1e300, 0.15, 40, 6),
         (24.0, 0.15, 1, 1),
     ],
 )
@@ -185,12 +185,6 @@ def test_a_head_start_of_all_steps_is_a_check_at_the_end() -> None:
         assert trial.check_due(step, value) is None
         trial.observe(step, value, None, 1.0)
     assert (trial.check_due(4, 0.5), trial.finish_due()) == (2, 2)
-    unknown = study.start("b")
-    assert unknown.interval == 500
-    unknown.observe(1, 0.1, None, 1.0)
-    unknown.declare(3)
-    unknown.observe(2, 0.2, None, 1.0)
-    assert unknown.check_due(3, 0.3) == 1
 
 
 def test_before_its_first_check_every_step_is_due_that_passes_the_gate() -> None:
@@ -339,7 +333,7 @@ def test_the_never_checked_are_not_cut_while_few_checks_find_valid() -> None:
             study.start(f"checked {index}", 9).observe(9, 0.0, {"g": g})
         found.append(study.start(index, 9).observe(1, 1.0))
     # no check yet; 0 of 1 valid; 1 of 2; 1 of 3; 1 of 4
-    assert [decision.stop for decision in found] == [False, False, True, True, False]
+    assert [decision.stop for decision in found] == [True, False, True, True, False]
     assert found[-1].reason == (
         "rank 1 of 5 unchecked reports at step 1: kept, as few checks find valid"
     )
@@ -348,7 +342,26 @@ def test_the_never_checked_are_not_cut_while_few_checks_find_valid() -> None:
 
 def test_the_never_checked_need_not_be_spared() -> None:
     study = stopper(truncation=1.0, spare=False)
+    study.start("checked", 9).observe(9, 0.0, {"g": 2.0})
     assert study.start("a", 9).observe(1, 1.0).stop
+
+
+def test_who_is_not_meant_to_be_checked_is_not_spared() -> None:
+    """As trials that report to Optuna, or to Ray, themselves: there no check is to come."""
+    study = stopper(truncation=1.0)
+    study.start("checked", 9).observe(9, 0.0, {"g": 2.0})
+    assert study.restart("a", None, None, None).observe(1, 1.0).stop
+    assert not study.start("b").observe(1, 1.0).stop
+
+
+def test_who_would_not_be_cut_is_said_to_be_kept() -> None:
+    study = stopper(truncation=0.5)
+    study.start("checked", 9).observe(9, 0.0, {"g": 2.0})
+    kept = [
+        study.start(index, 9).observe(1, value).reason for index, value in enumerate((2.0, 1.0))
+    ]
+    assert kept[0].endswith("kept") and kept[1].endswith("kept")
+    assert study.start("a", 9).observe(1, 3.0).reason.endswith("kept, as few checks find valid")
 
 
 # -- the cut -------------------------------------------------------------------------------------

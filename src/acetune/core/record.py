@@ -36,7 +36,7 @@ class Progress:
     """
 
     total_steps: int | None = None
-    # 1: from the first iteration on; T: once, at the end; between: from there on; None: at the end
+    # the first iteration at which a check is due; T: once, at the end, as None if T is unknown
     interval: int | None = 1
     last_step: int = 0
     last_loss: float = math.inf

@@ -30,7 +30,6 @@ _BEHIND = (
     "behind the best feasible checkpoint at step {step}, and no better than at step {number:.0f}"
 )
 _ROUNDING = 1e-9  # what is equal up to rounding counts as equal
-_FAR = 10**9  # a step that is never reached
 
 
 class ACE2(Policy):
@@ -39,16 +38,16 @@ class ACE2(Policy):
     What it does beyond :class:`~acetune.ACE`, none of which needs to be set:
 
     - A trial is first checked when it has trained for half as long as a check takes, or for 15 %
-      of its steps, and then each time it has trained half as long again as a check takes:
-      where its steps cost the same, its checks cost no more than two thirds of its training, the
-      first and last check aside.
+      of its steps, whichever comes first, and then each time it has trained one and a half times
+      as long as a check takes: where its steps cost the same, its checks cost no more than two
+      thirds of its training, the first and last check aside.
     - Between checks a trial is ranked with those of its last verdict, not as unchecked.
-    - A trial that was never checked is not ranked at all while few checks find valid: its
+    - A trial that was never checked is not stopped by its rank while few checks find valid: its
       objective says little then.
     - Where at least a third of all checks find valid, a trial is checked once, at its end, at its
       best.
     - A larger share of the invalid is stopped than of the others.
-    - A trial that was never worth a check is stopped when it falls behind the best feasible
+    - A trial without any check so far is stopped when it falls behind the best feasible
       checkpoint and has not improved for most of its training.
 
     Without constraints it is :class:`~acetune.TruncationSelection` with the same ``truncation``.
@@ -61,15 +60,16 @@ class ACE2(Policy):
         Share of the invalid ones, ranked by violation, then objective.
     head_start:
         Share of its steps that a trial takes before its first check, unless half the time of a
-        check is over before; 0: the first step is checked.
+        check is over before; 0, or where its last step is unknown: the first step is checked.
     spacing:
-        Training between two checks, as a multiple of what they cost in this trial; 0: each step.
+        Training between two checks, as a multiple of what they cost in this trial; 0: each step
+        from the first check on.
     patience:
         Share of its steps that a trial which is behind may go without improving; 1: any.
     remember:
         Whether a trial keeps its verdict between checks.
     spare:
-        Whether the never-checked are not ranked while few checks find valid.
+        Whether the never-checked are not stopped by their rank while few checks find valid.
     defer:
         Whether trials are checked at their end where many checks find valid.
 
@@ -124,14 +124,14 @@ remember=True, spare=True, defer=True)
 
     # -- when to check ---------------------------------------------------------------------------
 
-    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
+    def interval(self, total_steps: int | None, costs: Costs) -> int:
         """The first step to check; the last one where many checks found valid."""
-        if total_steps is not None and self.defer and _often_valid(costs):
+        if total_steps is None:
+            return 1
+        if self.defer and costs.valid_n and not _rarely_valid(costs):
             return total_steps
         half_a_check = math.ceil((costs.ratio or 0.0) / 2 * (1 - _ROUNDING))
-        share = _FAR
-        if total_steps is not None:
-            share = math.floor(self.head_start * total_steps + _ROUNDING)
+        share = math.floor(self.head_start * total_steps + _ROUNDING)
         return max(1, min(half_a_check, share))
 
     def due(self, trial: Progress, step: int, loss: float) -> int | None:
@@ -182,10 +182,13 @@ remember=True, spare=True, defer=True)
         standing, _ = self._standing(trial, report)
         share = self.invalid_truncation if standing == "invalid" else self.truncation
         keep, cut = (_KEEP, _CUT) if standing == stratum else _STILL[standing]
-        if standing == "unchecked" and self.spare and not _often_valid(history.costs):
+        if in_worst(share, better, n):
+            # a trial that no check is meant for, as one that reports to Optuna itself, has None
+            checkable = trial.progress.interval is not None
+            spared = self.spare and standing == "unchecked" and checkable
+            if not spared or not _rarely_valid(history.costs):
+                return Decision(Action.STOP, cut, stratum, better + 1, n, step, share)
             keep = _SPARED
-        elif in_worst(share, better, n):
-            return Decision(Action.STOP, cut, stratum, better + 1, n, step, share)
         if report.check is None and not trial.verdicts and report.loss > history.gate:
             best = max(0, best_step(trial.progress, step, report.loss))
             # Optuna's steps may begin at 0: counted as the first one
@@ -194,9 +197,9 @@ remember=True, spare=True, defer=True)
         return Decision(Action.CONTINUE, keep, stratum, better + 1, n, step, share)
 
 
-def _often_valid(costs: Costs) -> bool:
-    """Whether at least a third of all checks so far found a valid checkpoint."""
-    return costs.valid_n > 0 and 2 * costs.valid_n >= costs.invalid_n
+def _rarely_valid(costs: Costs) -> bool:
+    """Whether less than a third of all checks so far found a valid checkpoint."""
+    return 2 * costs.valid_n < costs.invalid_n
 
 
 def _once(trial: Progress) -> bool:

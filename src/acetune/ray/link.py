@@ -180,8 +180,8 @@ class RayLink:
         if not self._terms.goals.constraints:
             return False
         total, interval = self._attempt.total_steps, self._attempt.interval
-        first = total if interval is None else interval
-        next_is_due = first is not None and report.step + 1 >= first
+        along = interval is not None and interval != total  # a report may cover many steps: ask
+        next_is_due = along or (total is not None and report.step + 1 >= total)
         loss = self._terms.goals.objective.loss(report.value)
         return next_is_due and passes_gate(self._terms.policy, loss, self._gate())
 

@@ -189,8 +189,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         if wire.REPORT in result:
             return wire.decode(result[wire.REPORT])
         assert self._metric is not None
-        interval = self._policy.interval(None, self._opened.costs)
-        attempt = wire.Attempt("plain", None, interval, None, 0.0, 0)
+        attempt = wire.Attempt("plain", None, None, None, 0.0, 0)
         report = Report(int(result["training_iteration"]), result[self._metric])
         notice = "reports without acetune.ray.trial(): its constraints are never checked"
         return wire.Message(attempt, report, notice=notice)

@@ -55,6 +55,8 @@ class Standing:
             report.step,
             report.value,
             report.measured,
+            report.primary_cost_s,
+            report.check_cost_s,
             checked_step=report.checked_step,
             decided=_DRIVER_DECIDES,
         )

@@ -96,8 +96,10 @@ def _interval(row: Row, policy: Mapping[str, Any]) -> str:
         text = "constraint: due at every rung and at the last step"
     if along and is_spaced(policy):
         text = f"constraint: due at step {interval}, at its last, and in between {_between(policy)}"
-    if not along and policy.get("defer") and policy["head_start"] < 1:
-        return f"{text}, because at least a third of all checks had come out valid when it started"
+    elif along and interval != 1:
+        text = f"constraint: due from step {interval} on, at every step of {last}"
+    if not along and policy.get("defer"):
+        return f"{text}, because many checks had come out valid when it started"
     if ratio is None or total is None or policy.get("interval") != "adaptive":
         return text
     threshold = interval_threshold(policy["truncation"], total)
@@ -153,14 +155,17 @@ def checked_when(policy: Mapping[str, Any]) -> str:
 
 
 def why_unchecked(row: Row, policy: Mapping[str, Any], unchecked: bool) -> str | None:
-    """A word on unchecked reports of a trial that was to be checked at every step."""
+    """A word on unchecked reports of a trial that was to be checked along the way."""
     spaced = is_spaced(policy)
     along = checked_along(row["interval"], row["total_steps"])
-    if not along or not (spaced or policy.get("gate")) or not unchecked:
+    late = row["interval"] != 1  # the first check is not due at the first step
+    if not along or not (spaced or late or policy.get("gate")) or not unchecked:
         return None
     lies = "it lies between two rungs, or " if has_rungs(policy) else ""
     if spaced:
-        lies = "it lies before the first check or between two, or "
+        lies = "it lies between two checks, or "
+    if late:
+        lies = f"it lies before the first check, or {lies}"
     return f"unchecked: {lies}the checkpoint could not beat the best feasible one known then"
 
 
