@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import acetune
-from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
 from acetune.core.measured import Costs
+from acetune.core.record import Progress
 from acetune.link import Report
 from acetune.ray import AceSearch
-from acetune.ray.board import View
+from acetune.ray.board import Terms, View
+from acetune.ray.standing import Standing
 from acetune.ray.wire import REPORT, VIOLATION, Attempt, Best, Message, decode, encode
 
 numbers = st.floats(allow_nan=False)
@@ -83,6 +85,22 @@ def told(loss: float, violation: float) -> dict[str, Any]:
     attempt = Attempt("run", 1, 1, None, 0.0, 0)
     best = Best(1, loss, violation == 0, "", {})
     return {REPORT: encode(Message(attempt, None, best=best)), VIOLATION: violation}
+
+
+def test_what_a_run_has_cost_goes_into_its_checkpoint() -> None:
+    """By these costs a restored trial says when its next check is due."""
+    goals = Goals(Objective("loss", "min"), (Constraint("g", upper=1.0),))
+    standing = Standing("t", Terms(goals, acetune.ACE2(), 1, 1))
+    standing.begin(Attempt("token", 40, 1, None, 0.0, 0), Progress())
+    found = {"g": Estimate(2.0)}
+    standing.take(Report(1, 0.5, 1, found, primary_cost_s=2.0, check_cost_s={"g": 9.0}))
+    standing.take(Report(2, 0.4, primary_cost_s=2.0))
+    left = standing.progress
+    assert (left.primary_s, left.iterations, left.check_s, left.checks) == (4.0, 2, 9.0, 1)
+    again = Standing("t", Terms(goals, acetune.ACE2(), 1, 1))
+    again.begin(Attempt("another", 40, 1, None, 0.0, 2), left)
+    due = [acetune.ACE2().due(again.progress, step, 0.3) for step in range(3, 10)]
+    assert due == [None] * 5 + [8, 9]  # 1.5 checks take 6.75 steps
 
 
 def test_a_search_remembers_over_a_restore(tmp_path: Path) -> None:
