@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import grid_plan as plan
 from benchmarks.common import say, versions
 from benchmarks.grid_page import write_page
+from benchmarks.grid_tpe import TpeRunner
 
 from acetune.cli.progress import progress_bar
 from acetune.core.errors import AcetuneError
@@ -108,7 +109,7 @@ def measure(part: str, options: argparse.Namespace, folder: Path, command: str) 
         "command": command,
         "seeds": options.seeds,
         "workers": plan.WORKERS,
-        "versions": versions("acetune", "numpy", "optuna"),
+        "versions": versions("acetune", "numpy", "optuna", "scipy"),
         "code": codes,
     }
     say(f"{part}: {len(missing)} of {len(wanted)} results to measure, {options.seeds} runs each")
@@ -116,7 +117,8 @@ def measure(part: str, options: argparse.Namespace, folder: Path, command: str) 
         cell: {p: score for p, score in known.get(cell, {}).items() if (cell, p) in kept}
         for cell in plan.cells(part, plan.TABLES)  # in their order, whenever they are measured
     }
-    runner = CellRunner(plan.sources(tables), options.seeds, plan.WORKERS)
+    made = TpeRunner if part == "tpe" else CellRunner
+    runner = made(plan.sources(tables), options.seeds, plan.WORKERS)
     try:
         run(part, runner, missing, options, scores, lambda: save(path, about, scores, policies))
     finally:  # Ctrl-C too: what was measured is kept

@@ -294,14 +294,21 @@ def add_tpe(page: Page, found: Found) -> None:
     cells = scored_everywhere(found.tpe, policies)
     if len(policies) < 2 or not cells:
         return
-    page.heading(f"With TPE: {len(cells)} cells")
-    page.text(
-        f"Recorded tables, both limits, r = {' and '.join(f'{r:g}' for r in plan.TPE_RATIOS)}, the "
-        f"budget of {plan.TPE_BUDGET} configurations, at most {plan.TPE_TRIALS} trials a run. "
-        "`none` is constrained TPE without pruning. A suggestion is answered by the nearest "
-        "recorded configuration not yet tried."
+    text = (
+        f"The same cells ({len(plan.cells('tpe', plan.TABLES))} make them all) with TPE, at most "
+        f"{plan.TPE_TRIALS} trials a run, which binds where trials are cheap: then policies are "
+        "compared by as many trials, and who stops early has time left over. `none` is constrained "
+        "TPE without pruning. A suggestion is answered by the nearest recorded configuration not "
+        "yet tried."
     )
-    add_summaries(page, found.tpe, policies, cells, rank_in_cells(found.tpe, policies, cells))
+    for group in found.groups:
+        inside = found.of(group, cells)
+        if group == "all" or not inside:
+            continue
+        page.heading(f"With TPE, {group} tables: {len(inside)} cells")
+        page.text(*([text] if inside[0] == cells[0] else []))
+        ranks = rank_in_cells(found.tpe, policies, inside)
+        add_summaries(page, found.tpe, policies, inside, ranks)
 
 
 def add_ablation(page: Page, found: Found) -> None:

@@ -18,9 +18,7 @@ WORKERS = 4
 RATIOS = (0.1, 2.0, 24.0, 100.0)
 DEAR = 24.0  # from here on a check counts as dear
 BUDGETS = (50, 200)  # mean configurations that the workers train to the end
-TPE_RATIOS = (2.0, 24.0)
-TPE_BUDGET = 50
-TPE_TRIALS = 100  # a run, as TPE takes the longer for a suggestion the more it has seen
+TPE_TRIALS = 200  # a run, as TPE takes the longer for a suggestion the more it has seen
 
 RECORDED = {  # the hard limit and the easy one
     "credit-lightgbm": ("eod<=0.25", "eod<=0.325"),
@@ -120,16 +118,9 @@ def limits(table: str) -> dict[str, str]:
 
 def cells(part: str, tables: Sequence[str]) -> list[GridCell]:
     """The cells of a part, those that share a table, a limit and a ratio beside each other."""
-    if part == "tpe":
-        return [
-            GridCell(table, kind, limit, ratio, TPE_BUDGET, "tpe", TPE_TRIALS)
-            for table in tables
-            if table in RECORDED
-            for kind, limit in limits(table).items()
-            for ratio in TPE_RATIOS
-        ]
+    searcher, trials = ("tpe", TPE_TRIALS) if part == "tpe" else ("random", None)
     return [
-        GridCell(table, kind, limit, ratio, budget)
+        GridCell(table, kind, limit, ratio, budget, searcher, trials)
         for table in tables
         for kind, limit in limits(table).items()
         for ratio in RATIOS
