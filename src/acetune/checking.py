@@ -6,7 +6,7 @@ import inspect
 import os
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +60,12 @@ def evaluate(
     checking: Callable[[str | None], None],
     *,
     best: bool = False,
+    order: Sequence[str] | None = None,
 ) -> tuple[dict[str, Estimate | FailedCheck], dict[str, float]]:
     """Call the checks in the order declared. After one has failed the rest are not called.
+
+    With an ``order`` they are called in that one, and those after a violated or failed one are
+    left out, but for values that are given.
 
     Where all hold and the checkpoint would be the ``best``, those that ask for it are measured once
     more, and what is found then counts: of many noisy measurements the luckiest would win.
@@ -81,18 +85,26 @@ def evaluate(
             if constraint.timeout_s is not None:
                 checking(None)
 
-    for constraint in goals.constraints:
-        if failed:
-            error = f"not evaluated, because {failed!r} failed"
-            measured[constraint.name] = FailedCheck(error)
+    constraints = {constraint.name: constraint for constraint in goals.constraints}
+    names = list(constraints)
+    if order is not None:  # a value that is given costs nothing, and is never left out
+        names = sorted(order, key=lambda name: not isinstance(checks[name], Constant))
+    for name in names:
+        given = isinstance(checks[name], Constant)
+        if order is not None and not given and goals.violated(measured):
+            break
+        if order is None and failed:
+            measured[name] = FailedCheck(f"not evaluated, because {failed!r} failed")
             continue
-        measure(constraint)
-        if isinstance(measured[constraint.name], FailedCheck):
-            failed = constraint.name
+        measure(constraints[name])
+        if isinstance(measured[name], FailedCheck):
+            failed = name
     if best and goals.judge(measured)[0]:
         for constraint in goals.constraints:
             if getattr(checks[constraint.name], "measures_again", False):
                 measure(constraint)
+                if order is not None and goals.violated(measured):
+                    break
     return measured, costs
 
 
@@ -148,7 +160,9 @@ def complaints(
 ) -> Iterator[tuple[tuple[str, str], str]]:
     """What is wrong with the checks of a report: what about, to say it once, and in words."""
     for constraint in goals.constraints if measured else ():
-        name, found = constraint.name, (measured or {})[constraint.name]
+        name, found = constraint.name, (measured or {}).get(constraint.name)
+        if found is None:
+            continue
         if isinstance(found, FailedCheck):
             text = f"the check of {name!r} failed in {where}: {found.error}; such a checkpoint "
             yield ("failed", name), text + "counts as invalid"

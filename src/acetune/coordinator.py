@@ -126,6 +126,7 @@ class Coordinator:
 
         ``chosen`` are the interval and the cost ratio by which a worker has chosen it itself.
         """
+        order = self.stopper.order
         if chosen is None:
             handle = self.stopper.start(trial.number, total_steps, resumed_from=trial.resumed_from)
         else:
@@ -136,7 +137,7 @@ class Coordinator:
         if self._store is not None:
             self._store.set_plan(trial.number, trial.attempt, total_steps, interval, ratio)
             self._store.set_startup(trial.number, trial.attempt, startup_s)
-        return Plan(interval, self.gate, self._keep_below)
+        return Plan(interval, self.gate, self._keep_below, order)
 
     def note_hardware(self, trial: StudyTrial, description: str) -> None:
         """What the attempt runs on, where a check depends on it."""

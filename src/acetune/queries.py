@@ -154,6 +154,24 @@ def _found(
     )
 
 
+def half_checked_better(
+    checked: Sequence[FoundCheckpoint], goals: Goals, value: float | None
+) -> int:
+    """Those that are better than ``value`` and were measured under some limits only, and keep them.
+
+    Under the study's own limits there are none: a constraint is left out where one is violated.
+    """
+    worst = math.inf if value is None else goals.objective.loss(value)
+    half = {
+        (found.trial, found.attempt, found.step)
+        for found in checked
+        if len(found.constraints) < len(goals.constraints)
+        and goals.objective.loss(found.value) < worst
+        and not goals.violated(found.constraints)
+    }
+    return len(half)
+
+
 def unchecked_better(store: Store, goals: Goals, value: float | None) -> int:
     """Reported checkpoints that are better than ``value`` and were never checked."""
     better = (

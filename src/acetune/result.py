@@ -26,7 +26,10 @@ _MEASURED = ("constraint", "stderr")  # columns, for each constraint
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """The best checkpoint under other limits, from what was recorded."""
+    """The best checkpoint under other limits, from what was recorded.
+
+    ``unchecked_better`` counts better ones that nobody has checked, or not under every limit.
+    """
 
     limits: Mapping[str, float]
     best: FoundCheckpoint | None
@@ -43,7 +46,7 @@ class WhatIf:
             # what nobody looked at might qualify, and then the answer would be better
             verb = "was" if self.unchecked_better == 1 else "were"
             many = count(self.unchecked_better, f"{better}checkpoint")
-            unchecked = f"perhaps better: {many} {verb} never checked"
+            unchecked = f"perhaps better: {many} {verb} never fully checked"
         return f"{limits}: {found}; {unchecked}"
 
 
@@ -113,7 +116,8 @@ class StudyResult:
         """The best checkpoint under other limits, without training: ``what_if(eod=0.28)``.
 
         The true answer is at least this good: checkpoints that were skipped because they could not
-        win under the study's own limits were never checked. A limit that is chosen after looking
+        win under the study's own limits were never checked, and where one of several constraints
+        was violated the others may not have been measured. A limit that is chosen after looking
         needs fresh data to confirm it.
         """
         known = {constraint.name: constraint for constraint in self.goals.constraints}
@@ -128,7 +132,9 @@ class StudyResult:
             checked = queries.checked_checkpoints(store, goals)
             valid = [found for found in checked if found.violation == 0]
             best = min(valid, key=lambda f: goals.objective.loss(f.value), default=None)
-            unchecked = queries.unchecked_better(store, goals, None if best is None else best.value)
+            value = None if best is None else best.value
+            unchecked = queries.unchecked_better(store, goals, value)
+        unchecked += queries.half_checked_better(checked, goals, value)
         return WhatIf(dict(limits), best, unchecked)
 
     def __str__(self) -> str:

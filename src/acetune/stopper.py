@@ -16,6 +16,7 @@ from acetune.core.history import History
 from acetune.core.observation import TrialId
 from acetune.core.record import Checkpoint, Progress
 from acetune.policies import ACE2, Policy
+from acetune.policies.base import check_order
 from acetune.stopper_trial import StopperTrial
 from acetune.validation import require_total_steps
 
@@ -122,6 +123,14 @@ class Stopper:
         progress = Progress(total_steps=total_steps, interval=interval)
         record = self.history.start(trial, progress, cost_ratio, resumed_from)
         return StopperTrial(self, record)
+
+    @property
+    def order(self) -> tuple[str, ...] | None:
+        """In which order to measure the constraints of a trial that starts now.
+
+        The rest may be left out once one of them is violated. None: measure all of them.
+        """
+        return check_order(self.policy, self.goals, self.history.costs)
 
 
 def _warn_repeated(message: str) -> None:

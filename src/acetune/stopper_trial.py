@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import ReportError
 from acetune.core.goals import as_number
-from acetune.core.observation import CheckResult, Observation
+from acetune.core.observation import CheckResult, Observation, check_result
 from acetune.core.record import State, TrialRecord, digest
 from acetune.policies.base import Due, check_due, finish_due
 from acetune.validation import require_cost, require_step, require_total_steps, split_costs
@@ -130,7 +130,7 @@ class StopperTrial:
         self._require_latest()
         costs = None
         if constraint_cost_s is not None:
-            costs = self._check_costs(constraint_cost_s)
+            costs = split_costs(stopper.goals, constraint_cost_s, constraints)
         if primary_cost_s is not None:
             primary_cost_s = require_cost(primary_cost_s, "primary_cost_s")
         if snapshot_cost_s:
@@ -218,11 +218,13 @@ class StopperTrial:
                 f"trial {self.record.id!r} reported no step {step}, so it cannot be the checked one"
             )
         check = self._judge(constraints, step, self.record.log.loss[index], step, None)
-        costs = None if constraint_cost_s is None else self._check_costs(constraint_cost_s)
+        costs = None
+        if constraint_cost_s is not None:
+            costs = split_costs(self._stopper.goals, constraint_cost_s, check.measured)
         snapshot_cost_s = require_cost(snapshot_cost_s, "snapshot_cost_s")
         history = self._stopper.history
         history.add_check(self.record, check)
-        history.costs.add_check(costs, snapshot_cost_s)
+        history.costs.add_check(costs, snapshot_cost_s, check)
         self.record.progress.checks += 1
         return check
 
@@ -304,8 +306,4 @@ class StopperTrial:
                     "cannot be the checked one"
                 )
             checked_loss = self.record.log.loss[index]
-        valid, violation = goals.judge(measured)
-        return CheckResult(checked_step, checked_loss, measured, valid, violation)
-
-    def _check_costs(self, cost: float | Mapping[str, float]) -> dict[str, float]:
-        return split_costs(self._stopper.goals, cost)
+        return check_result(goals, checked_step, checked_loss, measured)

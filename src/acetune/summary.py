@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acetune.core.goals import Constraint, Goals
-from acetune.core.words import count, estimate, number, parameters
+from acetune.core.words import count, estimate, missing_words, number, parameters
 from acetune.store import FAILED
 from acetune.trust import after_failed_confirmation, no_recommendation, trust_in_best
 
@@ -141,13 +141,19 @@ def nothing_feasible(result: StudyResult) -> str:
             f"; {reports:,} were reported, and policy='ace-beta1' (check at every step) checks "
             "more of them"
         )
-    elif miss is not None and miss.violation >= _FAR:
+    elif miss is not None and _measured_violation(goals, miss) >= _FAR:
         near = ", ".join(
             f"{name} {number(miss.constraints[name].value, 4)} (limit {limit})"
             for name, limit in _broken_limits(goals, miss)
         )
         text += f", and the nearest is far away, with {near}: is the limit right?"
     return text
+
+
+def _measured_violation(goals: Goals, found: FoundCheckpoint) -> float:
+    """The violation without what only counts as violated, because it was left out."""
+    measured = found.constraints
+    return sum(c.violation(measured[c.name]) for c in goals.constraints if c.name in measured)
 
 
 def _broken_limits(goals: Goals, found: FoundCheckpoint) -> list[tuple[str, str]]:
@@ -168,7 +174,7 @@ def describe_checkpoint(goals: Goals, found: FoundCheckpoint) -> str:
     parts = [f"{goals.objective.name} {number(found.value)}"]
     for constraint in goals.constraints:
         measured = found.constraints.get(constraint.name)
-        value = "failed" if measured is None else estimate(*measured)
+        value = missing_words(found.violation) if measured is None else estimate(*measured)
         parts.append(f"{constraint.name} {value} (limit {_limit(constraint)})")
     return f"{', '.join(parts)}; trial {found.trial}, {step_of(found)}"
 

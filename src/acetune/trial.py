@@ -85,6 +85,7 @@ class Trial:
         self._ended = False  # the engine has closed the trial: at its last step, or by stopping it
         self._reason = ""
         self._gate = self._keep_below = math.inf
+        self._order: tuple[str, ...] | None = None  # of checks, see Plan
         self._step: int | None = None  # the current one of steps(), None outside such a loop
         self._checks: dict[str, Callable[..., Any]] = {
             c.name: c.check for c in self._goals.constraints if c.check is not None
@@ -310,7 +311,7 @@ class Trial:
         plan = self._link.begin(total_steps, startup_s)
         self._place.enter()
         self._progress.total_steps, self._progress.interval = total_steps, plan.interval
-        self._gate, self._keep_below = plan.gate, plan.keep_below
+        self._gate, self._keep_below, self._order = plan.gate, plan.keep_below, plan.order
         self._begun = True
 
     def _advance(self, report: Report, loss: float) -> None:
@@ -403,15 +404,16 @@ class Trial:
     ) -> Report:
         self._place.enter()
         best = due.loss < min(self._gate, self._best_valid_loss)
+        checking = self._link.checking
         measured, costs = evaluate(
-            self._goals, checks, model, self._clock, self._link.checking, best=best
+            self._goals, checks, model, self._clock, checking, best=best, order=self._order
         )
         valid, _ = self._goals.judge(measured)
         if valid:
             copied = self._best is not None and self._best[1] is model
             self._keep(due.step, due.loss, model, None if copied else snapshot)
         if cost is not None:
-            costs = split_costs(self._goals, cost)
+            costs = split_costs(self._goals, cost, measured)
         return report._replace(checked_step=due.step, measured=measured, check_cost_s=costs)
 
     def _keep(

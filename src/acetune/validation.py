@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from acetune.core.errors import ReportCallError, ReportError
 from acetune.core.goals import Goals, as_number
 
 
-def split_costs(goals: Goals, cost: float | Mapping[str, float]) -> dict[str, float]:
-    """The cost of a check by constraint; one number for all is shared out evenly."""
+def split_costs(
+    goals: Goals, cost: float | Mapping[str, float], measured: Collection[str] | None = None
+) -> dict[str, float]:
+    """The cost of a check by constraint; one number for all is shared out evenly.
+
+    ``measured`` are the constraints that the check has not left out; None: it left out none.
+    """
     names = [constraint.name for constraint in goals.constraints]
     if isinstance(cost, Mapping):
         for name in cost:
             if name not in names:
                 raise ReportError(f"cost of unknown constraint {name!r}; this study has {names}")
-        return {n: require_cost(c, f"cost of constraint {n!r}") for n, c in cost.items()}
+        costs = {n: require_cost(c, f"cost of constraint {n!r}") for n, c in cost.items()}
+        return {n: c for n, c in costs.items() if measured is None or n in measured}
     total = require_cost(cost, "constraint_cost_s")
+    if measured is not None:
+        names = [name for name in names if name in measured]
     return dict.fromkeys(names, total / len(names)) if names else {}
 
 

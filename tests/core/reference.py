@@ -146,7 +146,7 @@ class Report:
     gated: bool
     iterations: int = 1  # since the report before
     trained_s: Fraction | None = None  # what they cost; None: nobody knows
-    check_s: Fraction = Fraction(0)
+    check_s: Fraction | None = None
     rung: object = None  # where it is ranked, if that is not the step
     stop: bool = False
     rank: int | None = None
@@ -296,24 +296,22 @@ class ReferenceStudy:
         self.attempts[trial] = Attempt(trial, number, total, beta, every, ratio)
         return self.attempts[trial]
 
-    def mean_costs(self, trial: str) -> tuple[Fraction | None, Fraction | None]:
-        """What an iteration and a check of a trial have cost; None where there was none."""
+    def own_costs(self, trial: str) -> tuple[Fraction | None, Fraction | None]:
+        """What iterations of a trial cost on average, and its last check; None: nothing timed."""
         own = self.own(trial)
         timed = [r for r in own if r.trained_s is not None]
-        checked = [r for r in own if r.stratum != "unchecked"]
         iterations = sum(r.iterations for r in timed)
         step_s = sum(r.trained_s or Fraction(0) for r in timed) / iterations if timed else None
-        check_s = sum(r.check_s for r in checked) / len(checked) if checked else None
-        return step_s, check_s
+        checks = [r.check_s for r in own if r.check_s is not None]
+        return step_s, checks[-1] if checks else None
 
     def _level_costs(self, trial: str) -> None:
-        """To the next attempt each step has cost what a step cost on average, each check too."""
-        step_s, check_s = self.mean_costs(trial)
+        """To the next attempt each step has cost what a step did on average, a check the last."""
+        step_s, check_s = self.own_costs(trial)
         for report in self.own(trial):
             if step_s is not None:
                 report.trained_s = step_s * report.iterations
-            if check_s is not None and report.stratum != "unchecked":
-                report.check_s = check_s
+            report.check_s = None if report.stratum == "unchecked" else check_s
 
     def close_call(self, total: int | None) -> bool:
         """Whether the cost ratio is so near its threshold that rounding may decide."""
@@ -472,7 +470,8 @@ class ReferenceStudy:
         previous = before[-1].step if before else 0
         report.iterations = step - previous
         report.trained_s = None if primary_s is None else Fraction(primary_s)
-        report.check_s = sum(map(Fraction, self._by_name(check_s).values()), Fraction(0))
+        if self._by_name(check_s):
+            report.check_s = sum(map(Fraction, self._by_name(check_s).values()), Fraction(0))
         self._rank(report)
         if step == attempt.total:
             report.stop = False

@@ -47,6 +47,24 @@ def test_checks_that_always_raise_end_the_study_with_the_cause(study: Path) -> N
     assert [note for note in events.notices if "the check of 'gap' failed in trial 1" in note]
 
 
+def test_a_limit_that_is_broken_first_does_not_hide_a_check_that_always_raises(
+    study: Path,
+) -> None:
+    """A report without a failure says nothing of what was left out."""
+    small = Constraint("small", upper=0, check=lambda model: model % 3)  # a third satisfies it
+    limits = [small, Constraint("gap", upper=0.1, check=broken)]
+    policy = acetune.ACE2(truncation=0.0, invalid_truncation=0.0, spacing=0.0)
+    options = {"constraints": limits, "policy": policy, "max_failures": 3, "max_trials": 30}
+    with pytest.raises(StudyError, match="'gap' failed in all 3 trials"):
+        tune(train, study, xs=range(30), **options)
+    partly = rows(study, "SELECT count(*) AS n FROM checks GROUP BY seq HAVING n = 1")
+    assert partly  # some reports had no failure
+    # nor in a session after this one
+    with pytest.raises(StudyError, match="'gap' failed in"):
+        tune(train, study, xs=range(30), **options)
+    assert len(states(study)) < 20
+
+
 def test_the_result_of_such_a_study_names_the_cause(study: Path) -> None:
     with pytest.raises(StudyError):
         run(study, broken)

@@ -9,9 +9,10 @@ import pytest
 from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, TPESampler
 from optuna.trial import TrialState
 
-from acetune import ACE
+import acetune.optuna
+from acetune import ACE, ACE2, Constraint
 from acetune.optuna import AcePruner
-from optuna_pruner.kit import LIMIT, NEVER, made, objective, play
+from optuna_pruner.kit import LIMIT, NEVER, begun, loaded, made, objective, play, told
 
 both_ways = pytest.mark.parametrize("for_dashboard", [True, False], ids=["default", "once"])
 
@@ -100,3 +101,31 @@ def test_a_gaussian_process_sees_each_constraint_once() -> None:
     sampler = optuna.samplers.GPSampler(seed=1)
     study = optuna.create_study(pruner=AcePruner([LIMIT], NEVER), sampler=sampler)
     assert play(study, [1.0], [1.0]).constraints == {"g": 1.0}
+
+
+def test_several_constraints_one_by_one() -> None:
+    """What was left out is told to samplers as violated by its whole limit."""
+    limits = (Constraint("dear", upper=0.5), Constraint("cheap", upper=0.32))
+    policy = ACE2(truncation=0.0, invalid_truncation=0.0, spacing=0.0, patience=1.0, defer=False)
+    study = made(policy, limits)
+    called = []
+    for x in (0.9, 0.8, 0.2, 0.64):
+        ace = begun(study, 2)
+        for _ in ace.steps():
+            checks = {
+                "dear": lambda x=x: called.append(("dear", x)) or 0.25,
+                "cheap": lambda x=x: called.append(("cheap", x)) or x,
+            }
+            costs = {"dear": 5.0, "cheap": 0.1}
+            ace.report(-x, constraints=checks, primary_cost_s=1.0, constraint_cost_s=costs)
+        told(study, ace)
+    assert called[:4] == [("dear", 0.9), ("cheap", 0.9)] * 2  # before anything was timed
+    assert called[4:6] == [("cheap", 0.8)] * 2
+    assert called[6:10] == [("cheap", 0.2), ("dear", 0.2)] * 2
+    assert called[10:] == [("cheap", 0.64)] * 2
+    last = study.trials[-1]
+    assert last.constraints == {"dear": 1.0, "cheap": pytest.approx(1.0)}
+    assert study.best_trial.number == 2
+    found = acetune.optuna.nearest_miss(study)
+    assert found is not None and found.trial == 0  # 0.9 satisfies the dear one
+    assert loaded(study).best_trial.number == 2

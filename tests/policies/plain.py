@@ -248,6 +248,7 @@ class Ace2Rule(OtherRule):
     remember: bool = True
     spare: bool = True
     defer: bool = True
+    one_by_one: bool = True
     interval = 1
     gate = True
     spaced = True
@@ -274,11 +275,10 @@ class Ace2Rule(OtherRule):
         return max(1, min(half_a_check, math.floor(Fraction(self.head_start) * total + TINY)))
 
     def due_again(self, study: ReferenceStudy, trial: str, step: int) -> bool:
-        """When training since the last check, at the mean cost, has cost as much as a check."""
+        """When training since the last check, at the mean cost, has cost as much as that did."""
         last = max(r.step for r in study.own(trial) if r.stratum != "unchecked")
-        step_s, check_s = study.mean_costs(trial)
-        assert check_s is not None
-        if step_s is None:
+        step_s, check_s = study.own_costs(trial)
+        if step_s is None or check_s is None:
             return True
         return (step - last) * step_s * (1 + TINY) >= Fraction(self.spacing) * check_s
 

@@ -110,16 +110,18 @@ def test_a_report_may_cover_several_iterations() -> None:
     assert train(trial, range(2, 41, 2), 2.0, 5.0) == [2, 8, 14, 20, 26, 32, 38, 40]
 
 
-def test_costs_are_means_over_the_trial() -> None:
+def test_the_mean_cost_of_a_step_counts_and_that_of_the_last_check() -> None:
     trial = stopper(**KEEP).start("a", 40)
     trial.observe(1, 0.0, {"g": 2.0}, 1.0, 6.0)
     trial.observe(2, 0.0, None, 1.0)
     trial.observe(3, 0.0, None, 4.0)  # a step costs 2 now
     assert trial.check_due(3 + 1, 0.0) == 4
     assert trial.check_due(3, 0.0) is None  # reported
-    trial.observe(4, 0.0, {"g": 2.0}, 2.0, 2.0)  # and a check 4
+    trial.observe(4, 0.0, {"g": 2.0}, 2.0, 4.0)
     assert trial.check_due(5, 0.0) is None
     assert trial.check_due(6, 0.0) == 6
+    trial.observe(6, 0.0, {"g": 2.0}, 4.0)  # nobody knows what it cost: as the one before
+    assert [trial.check_due(step, 0.0) for step in (7, 8)] == [None, 8]
 
 
 def test_the_costs_of_all_constraints_count_and_those_of_other_trials_do_not() -> None:
@@ -220,20 +222,20 @@ def test_where_the_last_step_is_unknown_the_last_one_is_checked_at_the_end() -> 
 # -- a new attempt -------------------------------------------------------------------------------
 
 
-def test_a_new_attempt_goes_on_with_mean_costs() -> None:
+def test_a_new_attempt_goes_on_with_what_steps_and_checks_have_cost() -> None:
     study = stopper(**KEEP)
     first = study.start("a", 40)
-    costs = [(1.0, 9.0), (1.0, None), (1.0, None), (5.0, 3.0)]
+    costs = [(1.0, 6.0), (1.0, None), (1.0, None), (5.0, 6.0)]
     for step, (step_s, check_s) in enumerate(costs, start=1):
         first.observe(step, 0.0, None if check_s is None else {"g": 2.0}, step_s, check_s)
     first.fail("on purpose")
     again = study.start("a", 40, resumed_from=3)
     progress = again.record.progress
     assert (progress.primary_s, progress.iterations) == (6.0, 3)  # 2 seconds a step
-    assert (progress.check_s, progress.checks, progress.checked_at) == (6.0, 1, 1)
+    assert (progress.last_check_s, progress.checks, progress.checked_at) == (6.0, 1, 1)
     assert again.check_due(4, 0.0) == 4
     afresh = study.start("a", 40)
-    assert afresh.record.progress.check_s == afresh.record.progress.iterations == 0
+    assert afresh.record.progress.last_check_s == afresh.record.progress.iterations == 0
     # a check of the study costs 6, and a step 2: half a check is over in the second step
     assert [afresh.check_due(step, 0.0) for step in (1, 2)] == [None, 2]
 
@@ -246,7 +248,7 @@ def test_a_check_that_came_without_a_report_does_not_make_the_others_cheaper() -
     first.add_check({"g": FailedCheck("took too long")}, 6.0, 5)
     first.fail("took too long")
     again = study.start("a", resumed_from=5)
-    assert again.record.progress.check_s == 6.0
+    assert again.record.progress.last_check_s == 6.0
     assert [again.check_due(step, 0.0) for step in (6, 7)] == [None, 7]
 
 

@@ -96,7 +96,7 @@ def test_what_a_run_has_cost_goes_into_its_checkpoint() -> None:
     standing.take(Report(1, 0.5, 1, found, primary_cost_s=2.0, check_cost_s={"g": 9.0}))
     standing.take(Report(2, 0.4, primary_cost_s=2.0))
     left = standing.progress
-    assert (left.primary_s, left.iterations, left.check_s, left.checks) == (4.0, 2, 9.0, 1)
+    assert (left.primary_s, left.iterations, left.last_check_s, left.checks) == (4.0, 2, 9.0, 1)
     again = Standing("t", Terms(goals, acetune.ACE2(), 1, 1))
     again.begin(Attempt("another", 40, 1, None, 0.0, 2), left)
     due = [acetune.ACE2().due(again.progress, step, 0.3) for step in range(3, 10)]

@@ -465,3 +465,29 @@ def test_it_can_be_pickled_and_says_what_it_is() -> None:
     scheduler = pickle.loads(pickle.dumps(AceScheduler([EOD], "ace:truncation=0.5")))
     assert "eod <= 0.5" in scheduler.debug_string()
     assert "truncation=0.5" in scheduler.debug_string()
+
+
+def test_several_constraints_one_by_one(tmp_path: Path) -> None:
+    """The order travels on the board; Ray's results have NaN for what was left out."""
+    limits = [Constraint("dear", upper=0.5), Constraint("cheap", upper=0.32)]
+    policy = acetune.ACE2(truncation=0.0, invalid_truncation=0.0, spacing=0.0, defer=False)
+    xs = [0.9, 0.8, 0.2, 0.7, 0.3]
+    grid = fit(
+        trainables.two_limits,
+        tmp_path,
+        scheduler=AceScheduler(limits, policy),
+        x=tune.grid_search(xs),
+    )
+    best = best_result(grid)
+    assert best is not None and best.config["x"] == 0.3
+    assert best.constraints == {"dear": 0.1, "cheap": 0.3}
+    found = rows(
+        tmp_path,
+        'SELECT trial, group_concat(DISTINCT "constraint") AS names FROM reports '
+        "JOIN checks USING (seq) GROUP BY trial ORDER BY trial",
+    )
+    names = [set(row["names"].split(",")) for row in found]
+    both, cheap = {"dear", "cheap"}, {"cheap"}
+    assert names == [both, cheap, both, cheap, both]  # the first before anything was timed
+    by_x = {result.config["x"]: result.metrics for result in grid}
+    assert math.isnan(by_x[0.7]["dear"]) and by_x[0.7]["cheap"] == 0.7

@@ -44,6 +44,19 @@ def train(config: dict[str, Any]) -> None:
             report(trial, config["x"], step)
 
 
+def two_limits(config: dict[str, Any]) -> None:
+    """A dear limit, and a cheap one that large x break."""
+    with acetune.ray.trial(total_steps=4) as trial:
+        for step in trial.steps():
+            trial.report(
+                auc=auc(config["x"], step),
+                model=config["x"],
+                constraints={"dear": lambda x: 0.1, "cheap": lambda x: x},
+                primary_cost_s=1.0,
+                constraint_cost_s={"dear": 5.0, "cheap": 0.1},
+            )
+
+
 def slow(config: dict[str, Any]) -> None:
     """The same, in a second or so."""
     with acetune.ray.trial(total_steps=10) as trial:

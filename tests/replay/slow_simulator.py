@@ -66,6 +66,8 @@ class Judge(Protocol):
 
     def interval(self, trial: int) -> int | None: ...
 
+    def order(self, trial: int) -> Sequence[str] | None: ...
+
     def due(self, trial: int, step: int, value: float) -> int | None: ...
 
     def due_at_end(self, trial: int) -> int | None: ...
@@ -107,6 +109,9 @@ class ByTheRules:
 
     def interval(self, trial: int) -> int | None:
         return self.study.attempts[str(trial)].beta
+
+    def order(self, trial: int) -> None:
+        """None of these rules leaves anything out."""
 
     def due(self, trial: int, step: int, value: float) -> int | None:
         return self.study.check_due(str(trial), step, value)
@@ -152,9 +157,14 @@ class ByThePolicy:
     def __init__(self, mode: Any, constraints: Sequence[Any], policy: Policy) -> None:
         self.stopper = Stopper(objective="value", mode=mode, constraints=constraints, policy=policy)
         self.handles: dict[int, StopperTrial] = {}
+        self.orders: dict[int, Sequence[str] | None] = {}
 
     def start(self, trial: int, total: int | None) -> None:
+        self.orders[trial] = self.stopper.order
         self.handles[trial] = self.stopper.start(trial, total)
+
+    def order(self, trial: int) -> Sequence[str] | None:
+        return self.orders[trial]
 
     def interval(self, trial: int) -> int | None:
         return self.handles[trial].interval
@@ -213,6 +223,7 @@ class SlowSimulation:
     mode: str
     order: Sequence[int]  # of the configurations
     check_cost_s: Mapping[str, float]
+    limits: Sequence[Limit] = ()
     workers: int = 1
     budget_s: float = math.inf
     max_trials: int | None = None
@@ -275,7 +286,8 @@ class SlowSimulation:
             due = self.judge.due(trial, step, self.row(trial, step).value)
             if due is not None:
                 self.note(trial, f"step {step}", f"check {due}")
-                self.schedule(self.now, self.one_check_s, trial, "check", due, reporting=step)
+                wait_s = self.wait_for_check(trial, due)
+                self.schedule(self.now, wait_s, trial, "check", due, reporting=step)
             else:
                 self.report(trial, step, None, f"step {step}")
         elif it.what == "check":
@@ -284,7 +296,7 @@ class SlowSimulation:
             due = self.judge.due_at_end(trial)
             if due is not None:
                 self.note(trial, "end", f"check {due}")
-                self.schedule(self.now, self.one_check_s, trial, "check at end", due)
+                self.schedule(self.now, self.wait_for_check(trial, due), trial, "check at end", due)
             else:
                 self.judge.finish(trial, None)
                 self.note(trial, "end", "finished")
@@ -351,10 +363,30 @@ class SlowSimulation:
     def checked(
         self, trial: int, step: int
     ) -> tuple[int, Mapping[str, float], Mapping[str, float]]:
-        measured = {name: self.row(trial, step).measured[name] for name in self.check_cost_s}
+        measured = self.measured(trial, step)
         self.unmeasured += any(math.isnan(value) for value in measured.values())
-        self.check_s.append(self.one_check_s)
-        return step, measured, self.check_cost_s
+        costs = {name: self.check_cost_s[name] for name in measured}
+        self.check_s.append(math.fsum(costs.values()))
+        return step, measured, costs
+
+    def measured(self, trial: int, step: int) -> dict[str, float]:
+        """All constraints, or with an order those up to the first that does not hold."""
+        row, order = self.row(trial, step).measured, self.judge.order(trial)
+        if order is None:
+            return {name: row[name] for name in self.check_cost_s}
+        found = {}
+        for name in order:
+            found[name] = row[name]
+            if not self.holds(name, row[name]):
+                break
+        return found
+
+    def holds(self, name: str, value: float) -> bool:
+        (limit,) = (limit for limit in self.limits if limit.name == name)
+        return not math.isnan(value) and limit.beyond(value) <= 0
+
+    def wait_for_check(self, trial: int, step: int) -> float:
+        return math.fsum(self.check_cost_s[name] for name in self.measured(trial, step))
 
     # -- writing things down ---------------------------------------------------------------------
 

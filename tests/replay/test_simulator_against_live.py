@@ -22,6 +22,7 @@ from acetune.replay.curves import CurveTable, TableConstraint, make_table
 from acetune.replay.judged import judge
 from acetune.replay.simulator import simulate
 from acetune.replay.synthetic import synthetic_table
+from acetune.result import reading
 from engines.helpers import InOrder, report_rows, trial_rows, tune
 
 from . import watching
@@ -157,6 +158,35 @@ def test_complete_curves(policy: str, study: Path) -> None:
 def test_curves_that_end_early(policy: str, study: Path) -> None:
     replayed = compare(ragged_table(), policy, study, trials=16, by_clock=True)
     assert ("end" in {report.kind for report in replayed.reports}) == (policy != "ace-beta1")
+
+
+def two_limits_table() -> CurveTable:
+    """A dear limit that is declared first, and a cheap one that is mostly violated."""
+    table = complete_table()
+    rows = np.arange(len(table.cost_s))
+    size = np.round(0.5 + 0.5 * np.sin(1.0 + 0.7 * rows), 3)
+    (gap,) = table.constraints
+    limits = (replace(gap, cost_s=2.0), TableConstraint("size", upper=0.6, cost_s=0.01))
+    return replace(table, metrics={**table.metrics, "size": size}, constraints=limits)
+
+
+def test_several_constraints_one_by_one(study: Path) -> None:
+    """The live study leaves out what the replay leaves out."""
+    table = two_limits_table()
+    policy = "ace2:truncation=0.1,invalid_truncation=0.1"
+    replayed = compare(table, policy, study, trials=16)
+    with reading(study) as store:
+        rows = store.rows('SELECT "constraint" AS name, count(*) AS n FROM checks GROUP BY name')
+    live = {row["name"]: row["n"] for row in rows}
+    costs = replayed.stopper.history.costs
+    assert live == costs.check_n
+    assert 1 < live["gap"] < live["size"]
+    assert costs.left_out_n == {"gap": live["size"] - live["gap"]}
+    assert costs.order(["gap", "size"]) == ("size", "gap")
+
+    whole = compare(table, f"{policy},one_by_one=False", study.with_name("all.ace"), trials=16)
+    made = whole.stopper.history.costs
+    assert made.check_n["gap"] == made.check_n["size"] and made.left_out_n == {}
 
 
 def test_without_constraints(study: Path) -> None:

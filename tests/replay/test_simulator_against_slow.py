@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, reject, settings
 from hypothesis import strategies as st
 
 from acetune.core.goals import Constraint, Objective
-from acetune.policies import ACE, ASHA, POLICY_NAMES, NoStopping, Policy, parse_policy
+from acetune.policies import ACE, ACE2, ASHA, POLICY_NAMES, NoStopping, Policy, parse_policy
 from acetune.replay.curves import CurveTable, TableConstraint, make_table
 from acetune.replay.simulator import simulate, simulate_budgets
 from acetune.replay.synthetic import synthetic_table
@@ -119,6 +119,7 @@ class Setting:
             self.mode,
             order,
             costs,
+            self.limits,
             self.workers,
             self.budget_s,
             self.max_trials,
@@ -261,6 +262,14 @@ def test_by_the_rules(name: str, setting: Setting) -> None:
 @given(setting=settings_to_replay())
 def test_by_the_policy_through_the_stopper(name: str, setting: Setting) -> None:
     compare(setting, parse_policy(name), None)
+
+
+@examples(60)
+@given(setting=settings_to_replay().filter(lambda setting: len(setting.limits) > 1))
+def test_several_constraints_one_by_one(setting: Setting) -> None:
+    """Trials that go on, so that there is much to leave out."""
+    policy = ACE2(truncation=0.0, invalid_truncation=0.0, patience=1.0, spacing=0.0)
+    compare(setting, policy, None)
 
 
 ace_rules = st.builds(

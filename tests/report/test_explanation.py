@@ -100,7 +100,7 @@ def test_the_reports_are_those_of_the_file(stopped: StudyView) -> None:
         (
             ACE2(),
             "at step 1, at its last, and in between when it has trained for 1.5 times as "
-            "long as a check takes",
+            "long as its last check took",
         ),
     ],
     ids=repr,
@@ -126,12 +126,12 @@ def test_when_a_check_was_due(policy: Policy, when: str, study: Path) -> None:
     ("interval", "total", "policy", "when"),
     [
         (6, 64, {}, "at step 6, at its last, and in between when it has trained for 1.5 times as "
-         "long as a check takes"),
+         "long as its last check took"),
         (6, 64, {"spacing": 0.0}, "from step 6 on, at every step of 64 steps"),
         (64, 64, {}, "once, at the end of 64 steps, because many checks had come out valid when it "
          "started"),
         (1, None, {"spacing": 1.0}, "at step 1, at its last, and in between when it has trained "
-         "for as long as a check takes"),
+         "for as long as its last check took"),
     ],
 )  # fmt: skip
 def test_when_a_check_was_due_with_ace2(

@@ -139,3 +139,38 @@ def test_without_constraints_there_is_nothing_to_slide(study: Path) -> None:
     goals = Goals(Objective("loss"))
     write(Written(goals, [[Attempt([(1.0, None)], None, "finished", 0)]]), study).close()
     assert what_if(StudyView(study)) == []
+
+
+def test_what_was_measured_under_one_limit_only(study: Path) -> None:
+    """It may qualify where that one is looser, and is counted from there on."""
+    goals = Goals(
+        Objective("auc", "max"), (Constraint("gap", upper=0.2), Constraint("recall", lower=0.5))
+    )
+    values = [
+        (0.5, {"gap": 0.1, "recall": 0.5}),
+        (0.8, {"gap": 0.3}),
+        (0.9, {"gap": 0.5}),
+        (0.7, {"gap": 0.4, "recall": 0.6}),
+        (0.6, {"recall": 0.25}),
+        (0.95, {"gap": 0.1, "recall": 0.1}),
+    ]
+    reports = [(auc, {name: Estimate(v) for name, v in found.items()}) for auc, found in values]
+    write(Written(goals, [[Attempt(reports, None, "finished", 0)]]), study).close()
+    gap, recall = what_if(StudyView(study))
+    assert [(p["limit"], p["value"], p["unchecked_better"]) for p in gap["breakpoints"]] == [
+        (None, None, 0),
+        (0.1, 0.5, 1),  # 0.8, from 0.3 on
+        (0.4, 0.7, 2),  # and 0.9
+    ]
+    assert [(p["limit"], p["value"], p["unchecked_better"]) for p in recall["breakpoints"]] == [
+        (None, None, 0),
+        (0.5, 0.5, 1),  # 0.6, from 0.25 on
+        (0.1, 0.95, 0),
+    ]
+    result = acetune.load(study)
+    assert result.what_if(gap=0.2).unchecked_better == 0
+    assert result.what_if(gap=0.35).unchecked_better == 1
+    assert result.what_if(gap=1.0).unchecked_better == 2
+    assert result.what_if(recall=0.3).unchecked_better == 0
+    assert result.what_if(recall=0.2).unchecked_better == 1
+    assert result.what_if(gap=1.0, recall=0.0).unchecked_better == 0  # 0.95 is better than all

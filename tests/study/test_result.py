@@ -324,7 +324,7 @@ def test_what_if_says_how_much_it_does_not_know(study: Path) -> None:
     assert same.best is not None and same.best.value == 5.0 and same.unchecked_better == 0
     tighter = result.what_if(g=0.7)
     assert tighter.best is None and tighter.unchecked_better == 2
-    assert "perhaps better: 2 checkpoints were never checked" in str(tighter)
+    assert "perhaps better: 2 checkpoints were never fully checked" in str(tighter)
     assert "nothing recorded qualifies" in str(tighter)
 
 

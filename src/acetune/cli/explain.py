@@ -69,7 +69,7 @@ def explain(
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if not reports:
         return
-    values, answer = checked_words(checks), answer_step(best, *place)
+    values, answer = checked_words(checks, goals), answer_step(best, *place)
     # as text, not as markup: names and errors may hold anything
     title = Text(f"its reports ({goals.objective.name} is the objective)")
     table = Table(title=title, title_justify="left")

@@ -18,6 +18,8 @@ from acetune.core.suggestions import refuse_unknown
 
 Mode: TypeAlias = Literal["min", "max"]
 
+LEFT_OUT = 1.0  # the scaled violation that a constraint counts with which a check left out
+
 
 class Estimate(NamedTuple):
     """A measured value with its standard error.
@@ -280,34 +282,54 @@ class Goals:
             seen.add(constraint.name)
 
     def measurements(self, values: Mapping[str, object]) -> dict[str, Estimate | FailedCheck]:
-        """Values by name, normalised and complete; unknown or missing names are an error."""
+        """Values by name, normalised; an unknown name is an error, and so is a missing one.
+
+        Only a check that found a limit violated may leave others out.
+        """
         measured: dict[str, Estimate | FailedCheck] = {}
         for constraint in self.constraints:
             name = constraint.name
             if name not in values:
-                raise ReportError(
-                    f"a check covers all constraints; {name!r} is missing, got {list(values)}"
-                )
+                continue
             value = values[name]
             if type(value) is float and math.isfinite(value):  # nearly always
                 measured[name] = Estimate(value, 0.0)
             else:
                 measured[name] = as_measurement(value, f"constraint {name!r}")
         if len(values) > len(measured):
-            unknown = [name for name in values if name not in measured]
-            known = list(measured)
+            known = [constraint.name for constraint in self.constraints]
+            unknown = [name for name in values if name not in known]
             raise ReportError(f"unknown constraint {unknown[0]!r}; this study has {known}")
+        if len(measured) < len(self.constraints) and not self.violated(measured):
+            missing = [c.name for c in self.constraints if c.name not in measured]
+            raise ReportError(
+                "a check covers all constraints, unless one of them is violated; "
+                f"{missing[0]!r} is missing, got {list(values)}"
+            )
         return measured
 
     def judge(self, measured: Mapping[str, Estimate | FailedCheck]) -> tuple[bool, float]:
-        """Whether every constraint holds, and the sum of the scaled violations."""
+        """Whether every constraint holds, and the sum of the scaled violations.
+
+        A constraint that was left out counts as a violation of 1: a checkpoint that is known to
+        satisfy it comes nearer than one that violates the others by as much.
+        """
         valid, violation = True, 0.0
         for constraint in self.constraints:
-            result = measured[constraint.name]
-            if not constraint.holds(result):
+            result = measured.get(constraint.name)
+            if result is None:
+                valid = False
+                violation += LEFT_OUT
+            elif not constraint.holds(result):
                 valid = False
                 violation += constraint.violation(result)
         return valid, violation
+
+    def violated(self, measured: Mapping[str, Estimate | FailedCheck]) -> tuple[str, ...]:
+        """The names of the constraints that were measured and do not hold."""
+        return tuple(
+            c.name for c in self.constraints if c.name in measured and not c.holds(measured[c.name])
+        )
 
 
 def split_constraints(

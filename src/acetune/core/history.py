@@ -137,7 +137,7 @@ class History:
             costs.primary_n += step - progress.last_step  # a report may cover several iterations
         progress.spend(step, report.primary_cost_s, report.check_cost_s)
         if report.check_cost_s or report.snapshot_cost_s:
-            costs.add_check(report.check_cost_s, report.snapshot_cost_s)
+            costs.add_check(report.check_cost_s, report.snapshot_cost_s, check)
         if check is None:
             progress.advance(step, loss, None)
         else:

@@ -7,20 +7,35 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from acetune.core.decision import Stratum
-from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.goals import Estimate, FailedCheck, Goals
 
 TrialId: TypeAlias = int | str
 
 
 @dataclass(slots=True)
 class CheckResult:
-    """What evaluating all constraints of one checkpoint gave."""
+    """What evaluating the constraints of one checkpoint gave."""
 
     step: int  # of the checkpoint that was checked; not always the reporting one
     loss: float  # of that checkpoint
     measured: Mapping[str, Estimate | FailedCheck]
     valid: bool
     violation: float
+    # where there are several constraints: those violated, and those that were not measured then
+    violated: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def check_result(
+    goals: Goals, step: int, loss: float, measured: Mapping[str, Estimate | FailedCheck]
+) -> CheckResult:
+    """What the measurements of a checkpoint come to."""
+    valid, violation = goals.judge(measured)
+    if valid or len(goals.constraints) == 1:
+        return CheckResult(step, loss, measured, valid, violation)
+    left_out = tuple(c.name for c in goals.constraints if c.name not in measured)
+    violated = goals.violated(measured)
+    return CheckResult(step, loss, measured, valid, violation, violated, left_out)
 
 
 @dataclass(slots=True)

@@ -49,7 +49,7 @@ class Progress:
     violations: int = 0  # checks found invalid since the last valid one
     primary_s: float = 0.0  # what its training has cost, over so many iterations,
     iterations: int = 0
-    check_s: float = 0.0  # and its checks
+    last_check_s: float = 0.0  # and its last check
 
     def advance(
         self, step: int, loss: float, checked_step: int | None, valid: bool | None = None
@@ -73,7 +73,7 @@ class Progress:
             self.primary_s += primary_s
             self.iterations += step - self.last_step  # a report may cover several iterations
         if check_s:
-            self.check_s += sum(check_s.values())
+            self.last_check_s = sum(check_s.values())
 
     def relive(self, before: TrialRecord, upto: int) -> None:
         """Take over what an attempt had reported up to a step, from whose checkpoint this goes on.
@@ -88,8 +88,8 @@ class Progress:
         if self.last_step and old.iterations:
             self.iterations = self.last_step
             self.primary_s = old.primary_s / old.iterations * self.iterations
-        if self.checks and before.verdicts:  # a check at the end is in neither sum nor verdicts
-            self.check_s = old.check_s / len(before.verdicts) * self.checks
+        if self.checks:
+            self.last_check_s = old.last_check_s
 
 
 _STRATA: tuple[Stratum, ...] = ("valid", "invalid", "unchecked")
@@ -147,11 +147,13 @@ _NONE = (math.nan, math.nan)
 
 def digest(measured: Mapping[str, Estimate | FailedCheck]) -> int:
     """A number that is the same for the same measurements."""
-    numbers = array("d")
-    for found in measured.values():
+    names, numbers = sorted(measured), array("d")  # in whatever order they were measured
+    for name in names:
+        found = measured[name]
         # adding 0.0 makes -0.0 and 0.0 one number
         numbers.extend((found.value + 0.0, found.stderr) if isinstance(found, Estimate) else _NONE)
-    return hash(numbers.tobytes())  # of the bytes: hash(-1.0) and hash(-2.0) are the same
+    # of the bytes: hash(-1.0) and hash(-2.0) are the same
+    return hash((*names, numbers.tobytes()))
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +33,17 @@ def estimate(value: float, stderr: float | None) -> str:
     ('0.2123 ± 0.012', '40,171')
     """
     return number(value, 4) + (f" ± {number(stderr, 2)}" if stderr else "")
+
+
+def missing_words(violation: float | None) -> str:
+    """Why a check has no value of a constraint, by what the check came to.
+
+    A failed one has an infinite violation (in JSON none); others are left out once one is violated.
+
+    >>> missing_words(float("inf")), missing_words(1.2)
+    ('failed', 'not measured')
+    """
+    return "failed" if violation is None or math.isinf(violation) else "not measured"
 
 
 def parameters(params: Mapping[str, Any]) -> str:

@@ -24,9 +24,14 @@ class BrokenChecks:
     a poor model may earn them; nor do timeouts, which fail their trials.
     """
 
-    def __init__(self, store: Store, most: int) -> None:
+    def __init__(self, store: Store, most: int, constraints: int) -> None:
         self._path, self._most = store.path, most
-        worked = store.rows("SELECT 1 FROM reports WHERE violation < 9e999 LIMIT 1")
+        self._constraints = constraints
+        worked = store.rows(
+            "SELECT 1 FROM reports JOIN checks USING (seq) WHERE violation < 9e999 "
+            "GROUP BY seq HAVING count(*) = ? LIMIT 1",
+            (constraints,),
+        )
         self._worked = bool(worked)
         self._raised: dict[int, tuple[str, str, str]] = {}  # the first of each trial
 
@@ -35,8 +40,8 @@ class BrokenChecks:
         if self._worked or not report.measured:
             return
         failed = [(n, f) for n, f in report.measured.items() if isinstance(f, FailedCheck)]
-        if not failed:
-            self._worked = True
+        if not failed:  # what another one spared was not tried
+            self._worked = len(report.measured) == self._constraints
             return
         name, first = failed[0]  # the others were not evaluated
         if isinstance(first, RaisedCheck):

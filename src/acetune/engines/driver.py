@@ -69,7 +69,9 @@ class Engine:
         self._notices = Notices(listeners, coordinator.goals)
         self._parcels = Parcels(self._store.files)
         self._guard = Guard(coordinator, pool, agenda, self._notices, settings, self._lost)
-        self._broken_checks = BrokenChecks(self._store, settings.max_failures)
+        self._broken_checks = BrokenChecks(
+            self._store, settings.max_failures, len(coordinator.goals.constraints)
+        )
         self._session = Session(self._store)
         self._interrupts = Interrupts()
         self._closing: _Closing | None = None

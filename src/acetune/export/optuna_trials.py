@@ -19,7 +19,6 @@ is running                                     RUNNING     constraints of its ne
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -27,10 +26,10 @@ from typing import Any
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from acetune.core.goals import Estimate, Goals
+from acetune.core.goals import Estimate, FailedCheck, Goals
 from acetune.export.distributions import stored_value
 from acetune.export.gathered import Checked, Gathered, GatheredTrial
-from acetune.optuna.told import amount
+from acetune.optuna.told import amounts
 
 PASSED_OVER = "passed over"
 _LIST = "constraints"  # where Optuna 4 kept them, and optuna-dashboard reads them
@@ -100,19 +99,13 @@ def _constraints(goals: Goals, found: Checked | None, largest: float) -> dict[st
     """How far beyond each limit the checkpoint lies, relative to it: 0 or less is feasible."""
     if found is None:
         return {}
-    values = {check.constraint: check for check in found.checks}
-    constraints: dict[str, float] = {}
-    failed = []
-    for constraint in goals.constraints:
-        check = values.get(constraint.name)
-        if check is None or check.value is None:
-            failed.append(constraint.name)
-        else:
-            measured = Estimate(check.value, check.stderr or 0.0)
-            constraints[constraint.name] = amount(constraint, measured)
-    for name in failed:  # Optuna knows no failed check: together as bad as the worst measured
-        constraints[name] = max(largest / len(failed), sys.float_info.min)
-    return constraints
+    measured = {
+        check.constraint: FailedCheck(check.error or "")
+        if check.value is None
+        else Estimate(check.value, check.stderr or 0.0)
+        for check in found.checks
+    }
+    return amounts(goals, measured, largest)
 
 
 def _passed_over(trials: list[GatheredTrial], candidates: int) -> set[int]:

@@ -36,7 +36,7 @@ class Spent(NamedTuple):
 
 
 class StoredCheck(NamedTuple):
-    """A check of all constraints, and what its trial had spent by then."""
+    """A check, and what its trial had spent by then."""
 
     step: int  # of the checkpoint that was checked
     measured: Measured

@@ -29,6 +29,7 @@ from acetune.optuna.attributes import (
 from acetune.optuna.followed import FollowedTrial
 from acetune.optuna.polling import Poll, StaleError
 from acetune.policies import Policy
+from acetune.policies.base import check_order
 from acetune.stopper import Stopper
 from acetune.stopper_trial import StopperTrial
 
@@ -85,6 +86,11 @@ class Digest:
         """How a trial that begins now is to be checked."""
         costs = self.history.costs
         return StoredStart(total_steps, self.policy.interval(total_steps, costs), costs.ratio)
+
+    @property
+    def order(self) -> tuple[str, ...] | None:
+        """In which order a trial that begins now is to measure the constraints."""
+        return check_order(self.policy, self.goals, self.history.costs)
 
     def meet(self, study: StudyAccess, trial: FrozenTrial) -> StopperTrial:
         """Read a trial that has just begun."""

@@ -6,7 +6,7 @@ from bisect import insort
 from datetime import datetime
 
 from acetune.core.decision import Decision
-from acetune.core.observation import CheckResult, Observation
+from acetune.core.observation import CheckResult, Observation, check_result
 from acetune.core.record import State
 from acetune.optuna.attributes import Spent, StoredCheck, StoredEnd, StoredStart
 from acetune.optuna.hindsight import decide_again, mark_step_zero
@@ -55,7 +55,7 @@ class FollowedTrial:
         judged = self._judged(step, loss, check)
         if check is not None:
             self._count(check.spent)
-            self._stopper.history.costs.add_check(check.check_s, 0.0)
+            self._stopper.history.costs.add_check(check.check_s, 0.0, judged)
         decision = handle.take(step, loss, judged, None, None, decided=decided)
         self.values += 1
         self.last = step
@@ -95,8 +95,8 @@ class FollowedTrial:
     def end(self, end: StoredEnd) -> None:
         """The trial ended, with a check of its own if one was still due."""
         if end.check is not None:
-            self.handle.add_check(end.check.measured, None, end.check.step)
-            self._stopper.history.costs.add_check(end.check.check_s, 0.0)
+            judged = self.handle.add_check(end.check.measured, None, end.check.step)
+            self._stopper.history.costs.add_check(end.check.check_s, 0.0, judged)
         self._count(end.spent or self._spent)
         self._end(end.state, end.reason)
         self.ended = True
@@ -113,8 +113,7 @@ class FollowedTrial:
             if index is None:
                 return None  # no such checkpoint was reported
             loss = log.loss[index]
-        valid, violation = goals.judge(check.measured)
-        return CheckResult(check.step, loss, check.measured, valid, violation)
+        return check_result(goals, check.step, loss, check.measured)
 
     def _count(self, spent: Spent) -> None:
         """Attributes say what the trial has spent since it began: count what is new of it."""

@@ -82,9 +82,9 @@ class OptunaLink:
             self._write(START, write_start(self._number, plan))
             handle = digest.meet(self._access, stored(self._trial))
             self._total, self._last = total_steps, handle.record.progress.last_step
-            gate = digest.history.gate
+            gate, order = digest.history.gate, digest.order
         notice_unchecked(study, digest.unconstrained)
-        return Plan(plan.interval, gate, self._keep_below(gate))
+        return Plan(plan.interval, gate, self._keep_below(gate), order)
 
     def declare(self, total_steps: int) -> None:
         """The last step became known after the first report."""

@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
+from acetune.core.goals import LEFT_OUT, Constraint, Estimate, FailedCheck, Goals
 from acetune.core.history import History
 from acetune.core.outcome import outcome
 from acetune.core.record import Checkpoint, Progress, TrialRecord
@@ -82,16 +83,24 @@ def amount(constraint: Constraint, measured: Estimate) -> float:
 
 
 def _measured(goals: Goals, found: Checkpoint, history: History) -> dict[str, float]:
-    failed = sum(isinstance(result, FailedCheck) for result in found.measured.values())
-    constraints = {}
-    for constraint in goals.constraints:
-        result = found.measured[constraint.name]
-        if isinstance(result, FailedCheck):  # together as bad as the worst that was measured
-            part = history.largest_violation / failed
-            constraints[constraint.name] = max(part, sys.float_info.min)
-        else:
-            constraints[constraint.name] = amount(constraint, result)
-    return constraints
+    return amounts(goals, found.measured, history.largest_violation)
+
+
+def amounts(
+    goals: Goals, measured: Mapping[str, Estimate | FailedCheck], largest: float
+) -> dict[str, float]:
+    """How far beyond each limit a checkpoint lies, for Optuna, which knows no failed check.
+
+    Where one failed, those without a number are together as bad as the ``largest`` violation seen.
+    """
+    numbers = {name: m for name, m in measured.items() if isinstance(m, Estimate)}
+    missing = LEFT_OUT
+    if len(numbers) < len(measured):
+        missing = max(largest / (len(goals.constraints) - len(numbers)), sys.float_info.min)
+    return {
+        c.name: amount(c, numbers[c.name]) if c.name in numbers else missing
+        for c in goals.constraints
+    }
 
 
 def _shared(goals: Goals, violation: float) -> dict[str, float]:

@@ -39,13 +39,14 @@ class ACE2(Policy):
 
     - A trial is first checked when it has trained for half as long as a check takes, or for 15 %
       of its steps, whichever comes first, and then each time it has trained one and a half times
-      as long as a check takes: where its steps cost the same, its checks cost no more than two
-      thirds of its training, the first and last check aside.
+      as long as its last check took: where its steps cost the same, its checks cost no more than
+      two thirds of its training, the last two aside.
     - Between checks a trial is ranked with those of its last verdict, not as unchecked.
     - A trial that was never checked is not stopped by its rank while few checks find valid: its
       objective says little then.
     - Where at least a third of all checks find valid, a trial is checked once, at its end, at its
       best.
+    - Of several constraints, those after the first violated one are not measured.
     - A larger share of the invalid is stopped than of the others.
     - A trial without any check so far is stopped when it falls behind the best feasible
       checkpoint and has not improved for most of its training.
@@ -62,7 +63,7 @@ class ACE2(Policy):
         Share of its steps that a trial takes before its first check, unless half the time of a
         check is over before; 0, or where its last step is unknown: the first step is checked.
     spacing:
-        Training between two checks, as a multiple of what they cost in this trial; 0: each step
+        Training between two checks, as a multiple of what the first of them cost; 0: each step
         from the first check on.
     patience:
         Share of its steps that a trial which is behind may go without improving; 1: any.
@@ -72,13 +73,16 @@ class ACE2(Policy):
         Whether the never-checked are not stopped by their rank while few checks find valid.
     defer:
         Whether trials are checked at their end where many checks find valid.
+    one_by_one:
+        Whether a check measures several constraints in turn, the cheapest and likeliest violated
+        first, and leaves out the rest once one is violated.
 
     Nothing has to be tuned: the options are there to take it apart. A NaN or infinite objective
     ranks last in its group and never passes the gate.
 
     >>> ACE2(head_start=0, spacing=1)
     ACE2(truncation=0.25, invalid_truncation=0.4, head_start=0.0, spacing=1.0, patience=0.75, \
-remember=True, spare=True, defer=True)
+remember=True, spare=True, defer=True, one_by_one=True)
     """
 
     gate = True
@@ -93,6 +97,7 @@ remember=True, spare=True, defer=True)
         remember: bool = True,
         spare: bool = True,
         defer: bool = True,
+        one_by_one: bool = True,
     ) -> None:
         require_share("truncation", truncation)
         require_share("invalid_truncation", invalid_truncation)
@@ -108,6 +113,7 @@ remember=True, spare=True, defer=True)
         self.remember = bool(remember)
         self.spare = bool(spare)
         self.defer = bool(defer)
+        self.one_by_one = bool(one_by_one)
 
     def options(self) -> dict[str, object]:
         """The options, by the names of the constructor."""
@@ -120,6 +126,7 @@ remember=True, spare=True, defer=True)
             "remember": self.remember,
             "spare": self.spare,
             "defer": self.defer,
+            "one_by_one": self.one_by_one,
         }
 
     # -- when to check ---------------------------------------------------------------------------
@@ -142,9 +149,9 @@ remember=True, spare=True, defer=True)
             return step
         if trial.checks == 0:
             return step if step >= (trial.interval or 1) else None
-        # (steps since then) x (mean cost of a step) against spacing x (mean cost of a check)
-        trained = (step - trial.checked_at) * trial.primary_s * trial.checks
-        enough = self.spacing * trial.check_s * trial.iterations
+        # (steps since then) x (mean cost of a step) against spacing x (cost of the last check)
+        trained = (step - trial.checked_at) * trial.primary_s
+        enough = self.spacing * trial.last_check_s * trial.iterations
         return step if trained * (1 + _ROUNDING) >= enough else None
 
     def due_at_end(self, trial: Progress) -> int | None:

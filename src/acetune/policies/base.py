@@ -21,6 +21,7 @@ from typing import Literal, TypeAlias, TypeGuard
 from acetune.core.cost import best_interval
 from acetune.core.decision import Decision
 from acetune.core.errors import GoalError
+from acetune.core.goals import Goals
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured import Costs
@@ -37,6 +38,8 @@ class Policy(ABC):
     gate: bool = False
     #: no check during the run; afterwards trials are checked from the best objective down
     checks_after_run: bool = False
+    #: of several constraints the rest are left out once one is violated
+    one_by_one: bool = False
 
     @abstractmethod
     def interval(self, total_steps: int | None, costs: Costs) -> int | None:
@@ -165,6 +168,16 @@ def adaptive_interval(truncation: float, total_steps: int | None, costs: Costs) 
         return 1
     ratio = costs.ratio
     return total_steps if ratio is None else best_interval(truncation, ratio, total_steps)
+
+
+def check_order(policy: Policy, goals: Goals, costs: Costs) -> tuple[str, ...] | None:
+    """The order in which constraints are measured, up to the first violated one.
+
+    None: all of them, as declared.
+    """
+    if not policy.one_by_one or len(goals.constraints) < 2:
+        return None
+    return costs.order([constraint.name for constraint in goals.constraints])
 
 
 # -- options -------------------------------------------------------------------------------------

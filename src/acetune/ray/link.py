@@ -21,7 +21,7 @@ from acetune.core.goals import FailedCheck
 from acetune.core.outcome import outcome
 from acetune.core.record import Progress
 from acetune.link import Plan, Reply, Report
-from acetune.policies.base import passes_gate
+from acetune.policies.base import check_order, passes_gate
 from acetune.ray import wire
 from acetune.ray.board import Reader, Terms, View
 from acetune.ray.standing import Standing
@@ -97,7 +97,8 @@ class RayLink:
             resumed_from=self._progress.last_step,
         )
         self._standing.begin(self._attempt, self._progress)
-        return Plan(interval, self._gate(), self._keep_below())
+        order = check_order(self._terms.policy, self._terms.goals, costs)
+        return Plan(interval, self._gate(), self._keep_below(), order)
 
     def declare(self, total_steps: int) -> None:
         """See Link. The driver learns it with the next report."""

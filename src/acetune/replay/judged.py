@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from acetune.core.errors import GoalError, TableError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
-from acetune.core.observation import CheckResult
+from acetune.core.observation import CheckResult, check_result
 from acetune.policies.base import is_number
 from acetune.replay.curve_checks import CONFIRM
 from acetune.replay.curves import CurveTable
@@ -88,16 +88,26 @@ class JudgedTable:
         values = self.table.metrics[self.table.objective.name]
         return -values if self.table.objective.mode == "max" else values
 
-    def check(self, config: int, step: int, loss: float) -> CheckResult:
-        """What a check of this checkpoint gives; a value that was never measured is a failure."""
+    def check(
+        self, config: int, step: int, loss: float, order: Sequence[str] | None = None
+    ) -> CheckResult:
+        """What a check of this checkpoint gives; a value that was never measured is a failure.
+
+        With an ``order`` of the constraints, those after the first violated one are left out.
+        """
         row = int(self.table.starts[config]) + step - 1
         measured: dict[str, Estimate | FailedCheck] = {}
-        for constraint in self.constraints:
+        constraints = self.constraints
+        if order is not None:
+            constraints = tuple(sorted(constraints, key=lambda c: order.index(c.name)))
+        for constraint in constraints:
             value = float(self.table.metrics[constraint.name][row])
             # a number that is not finite is a failure like any other check that gives one
-            measured[constraint.name] = Estimate(value) if math.isfinite(value) else _UNMEASURED
-        valid, violation = self.goals.judge(measured)
-        return CheckResult(step, loss, measured, valid, violation)
+            found = Estimate(value) if math.isfinite(value) else _UNMEASURED
+            measured[constraint.name] = found
+            if order is not None and not constraint.holds(found):
+                break
+        return check_result(self.goals, step, loss, measured)
 
     @cached_property
     def feasible(self) -> NDArray[np.bool_]:

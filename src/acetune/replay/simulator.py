@@ -220,8 +220,8 @@ class Simulation:
         self.configs.append(config)
         study_trial = coordinator.add_trial(self._judged.table.configs[config])
         total_steps = int(self._judged.table.total_steps[config]) or None
-        coordinator.begin(study_trial, total_steps, self._startup_s)
-        trial = _Trial(study_trial, config, self._judged)
+        plan = coordinator.begin(study_trial, total_steps, self._startup_s)
+        trial = _Trial(study_trial, config, self._judged, plan.order)
         self._scheduled += 1
         begins_s = self.time_s + self._startup_s
         heapq.heappush(self._events, (begins_s + trial.costs[1], self._scheduled, trial))
@@ -238,8 +238,7 @@ class Simulation:
         due = handle.due(step, loss)
         if due is not None:
             if due.open:
-                trial.due = due
-                return self._check_s
+                return self._begin_check(trial, due)
             handle.skip(step)
         elif not self._check_cost_s:  # no constraint: every checkpoint qualifies
             check = CheckResult(step, loss, {}, True, 0.0)
@@ -253,24 +252,36 @@ class Simulation:
             return trial.costs[step]
         return trial.next_cost()
 
+    def _begin_check(self, trial: _Trial, due: Due) -> float:
+        """A check begins; what it finds decides how long it takes where it may leave some out."""
+        trial.due = due
+        if trial.order is None:
+            return self._check_s
+        return math.fsum(self._costs_of(self._measure(trial, due)).values())
+
+    def _costs_of(self, check: CheckResult) -> dict[str, float]:
+        return {name: cost for name, cost in self._check_cost_s.items() if name in check.measured}
+
     def _checked(self, trial: _Trial) -> float | None:
         """A check has ended."""
         due, step = trial.due, trial.step
         assert due is not None
         trial.due = None
         check = self._measure(trial, due)
+        self.unmeasured_checks += _has_failed(check)
+        costs = self._check_cost_s if trial.order is None else self._costs_of(check)
         if step > trial.steps:  # the check of a curve that ends before its last step
             report = Report(
                 trial.steps,
                 self.stopper.goals.objective.value(trial.losses[-1]),
                 due.step,
                 check.measured,
-                check_cost_s=self._check_cost_s,
+                check_cost_s=costs,
             )
             self.coordinator.finish(trial.study_trial, report)
         else:
             loss, cost = trial.losses[step], trial.costs[step]
-            trial.handle.take(step, loss, check, cost, self._check_cost_s)
+            trial.handle.take(step, loss, check, cost, costs)
         self._note_best()
         if trial.record.state != "running":
             return None
@@ -281,8 +292,7 @@ class Simulation:
         """The curve was recorded up to here only: the trial ends by itself."""
         due = trial.handle.ending_due()
         if due is not None and due.open:
-            trial.due = due
-            return self._check_s
+            return self._begin_check(trial, due)
         self.coordinator.finish(trial.study_trial, None)
         return None
 
@@ -294,6 +304,7 @@ class Simulation:
             progress, number = record.progress, int(record.id)
             trial = _Trial(self.coordinator.trials[number], self.configs[number - 1], self._judged)
             check = self._measure(trial, Due(progress.best_step, progress.best_loss, open=True))
+            self.unmeasured_checks += _has_failed(check)
             self.time_s += self._check_s / self._workers
             costs = self._check_cost_s
             self.coordinator.check_after_run(number, check.step, check.measured, costs)
@@ -302,11 +313,7 @@ class Simulation:
                 return
 
     def _measure(self, trial: _Trial, due: Due) -> CheckResult:
-        check = self._judged.check(trial.config, due.step, due.loss)
-        self.unmeasured_checks += any(
-            isinstance(found, FailedCheck) for found in check.measured.values()
-        )
-        return check
+        return self._judged.check(trial.config, due.step, due.loss, trial.order)
 
     def _note_best(self) -> None:
         """Keep when the best feasible checkpoint changed."""
@@ -365,15 +372,22 @@ class _Trial:
         "handle",
         "losses",
         "number",
+        "order",
         "record",
         "step",
         "steps",
         "study_trial",
     )
 
-    def __init__(self, study_trial: StudyTrial, config: int, judged: JudgedTable) -> None:
+    def __init__(
+        self,
+        study_trial: StudyTrial,
+        config: int,
+        judged: JudgedTable,
+        order: tuple[str, ...] | None = None,
+    ) -> None:
         assert study_trial.handle is not None  # begin() made it
-        self.study_trial, self.config = study_trial, config
+        self.study_trial, self.config, self.order = study_trial, config, order
         self.number = study_trial.number
         self.handle: StopperTrial = study_trial.handle
         self.record = self.handle.record
@@ -399,6 +413,10 @@ class _Trial:
         if self.step >= len(self.costs):
             self._look_up()
         return self.costs[self.step]
+
+
+def _has_failed(check: CheckResult) -> bool:
+    return any(isinstance(found, FailedCheck) for found in check.measured.values())
 
 
 @contextlib.contextmanager

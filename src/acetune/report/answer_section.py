@@ -236,7 +236,10 @@ def _checkpoints(
                 element("th", trial_button(one["trial"]), scope="row"),
                 element("td", str(one["step"]), class_="number"),
                 number_cell(one["value"]),
-                *[_measured(measured[c["name"]], margins[c["name"]]) for c in limits],
+                *[
+                    _measured(measured[c["name"]], margins[c["name"]], one["violation"])
+                    for c in limits
+                ],
                 element("td", configuration(one["params"]), class_="wide rare"),
                 *[element("td", str(one[name])) for name in more],
             ]
@@ -244,12 +247,16 @@ def _checkpoints(
     return element("div", element("h3", title), table(columns, rows, title))
 
 
-def _measured(measured: Content, margin_se: float) -> Element:
+def _measured(measured: Content, margin_se: float, violation: float | None) -> Element:
     """A value, and where it breaks its limit what it counts as and by how much it does."""
-    shown = estimate(measured["value"], measured["stderr"])
-    if measured["ok"] or measured["value"] is None:
-        kind = None if measured["ok"] else "bad"
+    value = measured["value"]
+    if value is None:
+        shown = words.missing_words(violation)
+        kind = "bad" if shown == "failed" else "quiet-text"
         return element("td", element("span", shown, class_=kind), class_="number")
+    shown = estimate(value, measured["stderr"])
+    if measured["ok"]:
+        return element("td", element("span", shown), class_="number")
     return element(
         "td",
         element("span", shown, class_="bad"),

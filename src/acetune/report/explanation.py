@@ -144,7 +144,7 @@ def _between(policy: Mapping[str, Any]) -> str:
     if "growth" in policy:
         return f"after a gap that grows {policy['growth']:g}-fold with each violation in a row"
     times = "" if policy["spacing"] == 1 else f"{policy['spacing']:g} times "
-    return f"when it has trained for {times}as long as a check takes"
+    return f"when it has trained for {times}as long as its last check took"
 
 
 def checked_when(policy: Mapping[str, Any]) -> str:
@@ -174,15 +174,19 @@ def report_columns(goals: Goals) -> list[str]:
     return ["step", goals.objective.name, "stratum", "checked", "violation", "rank", "decision"]
 
 
-def checked_words(checks: Iterable[Row]) -> dict[int, str]:
+def checked_words(checks: Iterable[Row], goals: Goals) -> dict[int, str]:
     """What the checks of reports gave, by the ``seq`` of the report."""
-    values: dict[int, str] = {}
+    by_report: dict[int, dict[str, str]] = {}
     for check in checks:
         shown = check["error"]
         if not shown:
             shown = f"{check['constraint']} {estimate(check['value'], check['stderr'])}"
-        values[check["seq"]] = ", ".join(filter(None, [values.get(check["seq"], ""), shown]))
-    return values
+        by_report.setdefault(check["seq"], {})[check["constraint"]] = shown
+    names = [constraint.name for constraint in goals.constraints]
+    return {
+        seq: ", ".join(found.get(name, f"{name} not measured") for name in names)
+        for seq, found in by_report.items()
+    }
 
 
 def report_cells(report: Row, checked: Mapping[int, str], answer: int | None = None) -> list[str]:

@@ -92,7 +92,7 @@ def _reports(
     marks = ", ".join("?" * len(seqs))
     found = store.rows(f"SELECT * FROM reports WHERE seq IN ({marks}) ORDER BY seq", tuple(seqs))
     checks = store.rows(f"SELECT * FROM checks WHERE seq IN ({marks}) ORDER BY seq", tuple(seqs))
-    words = checked_words(checks)
+    words = checked_words(checks, view.goals)
     note = ""
     if len(kept) < len(rows):
         note = (

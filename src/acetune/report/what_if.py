@@ -32,7 +32,9 @@ def what_if(view: StudyView) -> list[dict[str, Any]]:
     Breakpoints go from strict to loose; each answer holds from its limit up to the next one's. The
     first has no limit: it holds below all others, where nothing that was recorded qualifies.
     ``low`` and ``high`` are the limits that a slider and the figure show, and ``step`` a round
-    number by which a slider moves, None where there is none.
+    number by which a slider moves, None where there is none. ``unchecked_better`` counts what
+    nobody has checked and, where it may qualify at a limit below the next breakpoint, what was
+    measured under some limits only and keeps those.
     """
     unchecked = unchecked_losses(view) if view.goals.constraints else np.empty(0)
     return [
@@ -48,6 +50,14 @@ def _of_constraint(
     reports = view.reports
     loss = losses(view.goals.objective, reports.checked_objective[steps])
     better = np.searchsorted(unchecked, loss)  # how many are smaller
+    half, half_needs = _half_checked(view, index)
+    half_loss = losses(view.goals.objective, reports.checked_objective[half])
+    sign = 1.0 if constraint.lower is None else -1.0
+    for place, its_loss in enumerate(loss):
+        beyond = sign * needs[place + 1] if place + 1 < len(needs) else math.inf
+        better[place] += np.sum((sign * half_needs < beyond) & (half_loss < its_loss))
+    strictest = sign * needs[0] if len(needs) else math.inf
+    nowhere = len(unchecked) + int(np.sum(sign * half_needs < strictest))
     at = _check_rows(view, index, steps)
     columns: dict[str, Array] = {
         "limit": needs,
@@ -58,7 +68,7 @@ def _of_constraint(
         "step": reports.checked_step[steps],
         "unchecked_better": better,
     }
-    nothing = dict.fromkeys(columns, None) | {"unchecked_better": len(unchecked)}
+    nothing = dict.fromkeys(columns, None) | {"unchecked_better": nowhere}
     rows = zip(*[column.tolist() for column in columns.values()], strict=True)
     its = view.checks.value[view.checks.constraint == index]
     low, high, step = slider_range(constraint.limit, needs, float(np.fmin.reduce(its, initial=0.0)))
@@ -117,6 +127,31 @@ def _candidates(view: StudyView, index: int, seen: int) -> Array:
         held[view.checks.row[its[holds]] - seen] = True
         fine &= held
     return np.flatnonzero(fine) + seen
+
+
+def _half_checked(view: StudyView, index: int) -> tuple[Array, Array]:
+    """Rows of the reports whose check left a constraint out, that keep the limits measured then.
+
+    That of one constraint aside: with them comes the strictest limit of it that they satisfy.
+    """
+    reports, checks = view.reports, view.checks
+    goals = view.goals.constraints
+    if len(goals) == 1:
+        return np.empty(0, "i8"), np.empty(0)
+    count = np.bincount(checks.row, minlength=len(reports))
+    fine = (count > 0) & (count < len(goals)) & (reports.violation < math.inf)
+    fine &= usable(reports.checked_objective)
+    needs = np.full(len(reports), -math.inf if goals[index].lower is None else math.inf)
+    for other, constraint in enumerate(goals):
+        its = np.flatnonzero(checks.constraint == other)
+        needed = _needed_limit(constraint, checks.value[its], checks.stderr[its])
+        if other == index:
+            needs[checks.row[its]] = needed
+        else:
+            sign = 1.0 if constraint.lower is None else -1.0
+            fine[checks.row[its[sign * needed > sign * constraint.limit]]] = False
+    rows = np.flatnonzero(fine)
+    return rows, needs[rows]
 
 
 def _needed_limit(constraint: Constraint, value: Array, stderr: Array) -> Array:

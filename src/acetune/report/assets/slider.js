@@ -99,7 +99,7 @@ function slidWords(item, limit, now, own) {
   if (now && page.content.confirmations.some((use) => use.status === "failed" && use.trial === now.trial && use.step === now.step)) words.push(" It broke a limit on fresh data.");
   const unchecked = now ? now.unchecked_better : null;
   if (unchecked) {
-    const many = (unchecked === 1 ? "checkpoint was" : "checkpoints were") + " never checked";
+    const many = (unchecked === 1 ? "checkpoint was" : "checkpoints were") + " never fully checked";
     if (now.value === null) words.push(" " + count(unchecked) + " " + many + ".");
     else words.push(" " + count(unchecked) + " better " + many + ": it is at least this good.");
   }

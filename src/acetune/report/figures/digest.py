@@ -39,7 +39,10 @@ class Place(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Checkpoints whose checks all gave a number: a row each, a column a constraint."""
+    """Checkpoints whose checks did not fail: a row each, a column a constraint.
+
+    A constraint that was left out, as another one was violated, is NaN.
+    """
 
     rows: Whole
     loss: Floats
@@ -132,7 +135,7 @@ class Digest:
 
     @cached_property
     def measured(self) -> Measured:
-        """Checkpoints with a value of every constraint and an objective that is a number."""
+        """Checkpoints with values of constraints and an objective that is a number."""
         checks = self.view.checks
         first = np.flatnonzero(np.diff(checks.row, prepend=-1))
         rows = checks.row[first]
@@ -142,11 +145,12 @@ class Digest:
         values[at, checks.constraint] = checks.value
         stderrs[at, checks.constraint] = checks.stderr
         loss = self.checked_loss(rows)
-        whole = np.isfinite(loss) & np.isfinite(values).all(axis=1)
+        whole = np.isfinite(loss) & np.isfinite(self.view.reports.violation[rows])
+        whole &= np.isfinite(values).any(axis=1)
         return Measured(rows[whole], loss[whole], values[whole], np.nan_to_num(stderrs[whole]))
 
     def values(self, rows: Whole, constraint: int) -> Floats:
-        """What the checks of some reports measured; NaN where nothing was, or not all."""
+        """What the checks of some reports measured; NaN where nothing was, or one failed."""
         measured = self.measured
         found = np.full(len(rows), np.nan)
         if len(measured.rows):

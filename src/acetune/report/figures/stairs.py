@@ -61,6 +61,7 @@ def shifted(digest: Digest, index: int, more: float) -> tuple[Floats, Floats]:
         if i != index:
             beyond = excess(constraint, measured.values[:, i], measured.stderrs[:, i])
             fine &= beyond <= 0
+    fine &= np.isfinite(measured.values[:, index])
     constraint = digest.goals.constraints[index]
     beyond = excess(constraint, measured.values[fine, index], measured.stderrs[fine, index], more)
     loss = measured.loss[fine]

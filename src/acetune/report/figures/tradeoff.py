@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,8 @@ def tradeoff(digest: Digest) -> Drawing:
     hidden = ~seen[chosen]
     for panel, constraint in enumerate(constraints):
         values = measured.values[:, panel]
-        x = window(values[seen], [constraint.limit, *values[keep].tolist()])
+        there = np.isfinite(values)
+        x = window(values[seen & there], [constraint.limit, *values[keep][there[keep]].tolist()])
         hidden |= (values[chosen] < x.low) | (values[chosen] > x.high)
         data += _traces(digest, panel, chosen, fronts[panel], x, y)
         _axes(digest, layout, panel, len(constraints), constraint, x, y)
@@ -69,7 +71,8 @@ def _front(digest: Digest, constraint: int) -> Whole:
     measured = digest.measured
     upper = digest.goals.constraints[constraint].lower is None
     values = measured.values[:, constraint] * (1.0 if upper else -1.0)
-    found = front(values, measured.loss)
+    there = np.flatnonzero(np.isfinite(values))
+    found = there[front(values[there], measured.loss[there])]
     if len(found) > _MOST_FRONT:
         found = found[np.linspace(0, len(found) - 1, _MOST_FRONT).round().astype(int)]
     return found
@@ -94,7 +97,7 @@ def _traces(
     hover = "%{y} at %{x}<br>trial %{customdata[0]}, step %{customdata[1]}"
     traces: list[dict[str, Any]] = []
     for stratum in (IS_INVALID, IS_VALID):
-        some = chosen[stratum_of == stratum]
+        some = chosen[(stratum_of == stratum) & np.isfinite(values[chosen])]
         if not len(some):
             continue
         rows = measured.rows[some]
@@ -242,6 +245,12 @@ def _caption(digest: Digest, measured: int, shown: int, hidden: int) -> str:
         text += f" {shown:,} of {measured:,} checked checkpoints are shown."
     if hidden:
         text += f" {count(hidden, 'mark')} far off {'lies' if hidden == 1 else 'lie'} outside."
+    left_out = int(np.sum(np.isnan(digest.measured.values).any(axis=1)))
+    if left_out:
+        text += (
+            f" {count(left_out, 'checkpoint')} broke a limit before all constraints were measured: "
+            "no mark in the other panels."
+        )
     failed = int(np.sum(np.isinf(reports.violation)))
     if failed:
         text += f" {count(failed, 'check')} gave no number and cannot be drawn."
@@ -268,7 +277,8 @@ def _described(digest: Digest, row: int, value: float) -> str:
 
 
 def _value(digest: Digest, row: int, constraint: int) -> str:
-    return number(float(digest.values(np.array([row]), constraint)[0]))
+    value = float(digest.values(np.array([row]), constraint)[0])
+    return "not measured" if math.isnan(value) else number(value)
 
 
 def _table(digest: Digest) -> SmallTable:

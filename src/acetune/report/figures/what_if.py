@@ -34,7 +34,10 @@ def what_if(digest: Digest) -> Drawing:
     entries = breakpoints(digest.view)
     found = [stairs_of(entry["breakpoints"]) for entry in entries]
     if not any(len(stairs.limits) for stairs in found):
-        why = "Every checked checkpoint breaks several limits: moving a single one would not help."
+        why = (
+            "Every checked checkpoint breaks several limits, or was not measured under all of "
+            "them: moving a single one would not help."
+        )
         return nothing("what_if", _TITLE, why)
     whole = _BLOCK * len(constraints) - _GAPS[1]
     layout = base_layout(whole + _FOOT, margin={"b": _FOOT, "t": _TOP}, shapes=[], annotations=[])
@@ -255,9 +258,9 @@ def _caption(digest: Digest, *, band: bool) -> str:
             "worse. "
         )
     text += (
-        "Below: how many reported checkpoints are better than that and were never checked; where "
-        "there are any, something better may be possible. A limit that is chosen after looking "
-        "needs fresh data to confirm it."
+        "Below: how many reported checkpoints are better than that and were never fully checked; "
+        "where there are any, something better may be possible. A limit that is chosen after "
+        "looking needs fresh data to confirm it."
     )
     if any(constraint.margin_se for constraint in digest.goals.constraints):
         text += " Limits include the margin."
