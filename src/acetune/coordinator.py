@@ -286,7 +286,8 @@ class Coordinator:
         checked_step, checked_value, violation = report.checked_step, None, None
         stratum = "unchecked"
         if report.measured is not None or not self.goals.constraints:
-            valid, violation = self.goals.judge(report.measured or {})
+            valid, _ = self.goals.judge(report.measured or {})
+            violation = self.goals.measured_violation(report.measured or {})
             stratum = "valid" if valid else "invalid"
             checked_step = checked_step or report.step
             index = record.log.find(checked_step)

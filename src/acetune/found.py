@@ -97,6 +97,14 @@ class FailureOfCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class ConstraintTime:
+    """How often a constraint was measured, and what that took."""
+
+    checks: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Ledger:
     """Where the time went, in seconds summed over all workers, and how much lies on disk."""
 
@@ -109,6 +117,7 @@ class Ledger:
     checks: int
     failed_checks: int
     disk_bytes: int
+    by_constraint: Mapping[str, ConstraintTime]
 
     @property
     def check_share(self) -> float:

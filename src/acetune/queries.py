@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
-from acetune.found import Confirmation, FailureOfCheck, FoundCheckpoint, Ledger
+from acetune.found import Confirmation, ConstraintTime, FailureOfCheck, FoundCheckpoint, Ledger
 from acetune.store import Store
 
+_BEHIND = "behind the best feasible checkpoint"  # as ACE2 begins to say it
 LATEST_ATTEMPTS = (
     "SELECT * FROM trials t "
     "WHERE attempt = (SELECT max(attempt) FROM trials u WHERE u.trial = t.trial)"
@@ -215,7 +216,20 @@ def read_ledger(store: Store) -> Ledger:
         checks=int(number("SELECT count(DISTINCT seq) FROM checks")),
         failed_checks=int(number("SELECT count(DISTINCT seq) FROM checks WHERE value IS NULL")),
         disk_bytes=int(number("SELECT sum(bytes) FROM checkpoints")),
+        by_constraint=_by_constraint(store),
     )
+
+
+def _by_constraint(store: Store) -> dict[str, ConstraintTime]:
+    """Of each constraint that was measured, in the order of the study."""
+    rows = store.rows(
+        'SELECT "constraint" AS name, count(*) AS n, coalesce(sum(cost_s), 0.0) AS seconds '
+        "FROM checks WHERE value IS NOT NULL OR cost_s IS NOT NULL GROUP BY name"
+    )
+    found = {row["name"]: ConstraintTime(row["n"], row["seconds"]) for row in rows}
+    info = store.study()
+    goals = goals_from_json(info["objective"], info["constraints"])
+    return {c.name: found[c.name] for c in goals.constraints if c.name in found}
 
 
 def first_failed_check(store: Store) -> FailureOfCheck | None:
@@ -241,13 +255,20 @@ def short_reason(state: str, reason: str) -> str:
 
     >>> short_reason("stopped", "step 3, rank 4 of 5 valid reports: in the worst 25%")
     'in the worst 25% of the valid reports at its step'
+    >>> short_reason("stopped", "rank 2 of 3 at step 4 among the invalid, as last checked: cut")
+    'cut of those at its step that were last found invalid'
     """
     if state != "stopped":
         return reason
+    if reason.startswith(_BEHIND):
+        return f"{_BEHIND}, and long without improving"
     where, _, what = reason.partition(": ")
     for stratum in ("unchecked", "invalid", "valid"):
         if f" {stratum} reports" in where:
             what += f" of the {stratum} reports at its step"
+            break
+        if f" among the {stratum}, as last checked" in where:
+            what += f" of those at its step that were last found {stratum}"
             break
     return what or where
 

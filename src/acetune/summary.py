@@ -76,6 +76,12 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
             f"{count(ledger.checks, 'check')} in {count(ledger.reports, 'report')})",
         )
     )
+    if len(ledger.by_constraint) > 1:
+        each = [
+            f"{name} {count(spent.checks, 'time')} in {duration(spent.seconds)}"
+            for name, spent in ledger.by_constraint.items()
+        ]
+        rows.append(("measured", ", ".join(each)))
     if ledger.failed_checks:
         text = f"{ledger.failed_checks} of {ledger.checks} gave no number"
         if (failed := result.failed_check) is not None:
@@ -135,25 +141,25 @@ def nothing_feasible(result: StudyResult) -> str:
     text = "the one checkpoint that was checked does not qualify"
     if checked != 1:
         text = f"none of the {checked:,} checkpoints that were checked qualifies"
-    miss = result.nearest_miss
-    if 2 * checked < reports and json.loads(result.info["policy"]).get("interval") != 1:
+    miss, by_constraint = result.nearest_miss, ledger.by_constraint
+    rarest = min(by_constraint, key=lambda name: by_constraint[name].checks, default="")
+    if rarest and 2 * by_constraint[rarest].checks < checked:
+        text += (
+            f"; {rarest} was measured of {by_constraint[rarest].checks:,} of them, as another "
+            "limit was broken first: policy='ace2:one_by_one=False' measures all"
+        )
+    elif 2 * checked < reports and json.loads(result.info["policy"]).get("interval") != 1:
         text += (
             f"; {reports:,} were reported, and policy='ace-beta1' (check at every step) checks "
             "more of them"
         )
-    elif miss is not None and _measured_violation(goals, miss) >= _FAR:
+    elif miss is not None and miss.violation >= _FAR:
         near = ", ".join(
             f"{name} {number(miss.constraints[name].value, 4)} (limit {limit})"
             for name, limit in _broken_limits(goals, miss)
         )
         text += f", and the nearest is far away, with {near}: is the limit right?"
     return text
-
-
-def _measured_violation(goals: Goals, found: FoundCheckpoint) -> float:
-    """The violation without what only counts as violated, because it was left out."""
-    measured = found.constraints
-    return sum(c.violation(measured[c.name]) for c in goals.constraints if c.name in measured)
 
 
 def _broken_limits(goals: Goals, found: FoundCheckpoint) -> list[tuple[str, str]]:

@@ -120,12 +120,15 @@ def test_what_is_left_out_counts_as_violated_by_its_limit() -> None:
     assert (found.violated, found.left_out) == (("b",), ("a",))
 
 
-def test_who_satisfies_one_of_two_comes_nearer() -> None:
-    study = stopper()
+def test_who_satisfies_one_of_two_is_ahead() -> None:
+    study = stopper(ACE2(invalid_truncation=0.0))
     study.start(1, 9).observe(1, 0.0, {"a": 1.1})
-    study.start(2, 9).observe(1, 0.0, {"a": 1.0, "b": 15.0})
+    decision = study.start(2, 9).observe(1, 0.0, {"a": 1.0, "b": 15.0})
+    assert (decision.stratum, decision.rank, decision.of) == ("invalid", 1, 2)
+    # people are told what came nearest by what was measured
     assert study.nearest_miss is not None
-    assert (study.nearest_miss.trial, study.nearest_miss.step) == (2, 1)
+    assert (study.nearest_miss.trial, study.nearest_miss.step) == (1, 1)
+    assert GOALS.measured_violation({"a": Estimate(1.1)}) == pytest.approx(0.1)
 
 
 def test_a_check_that_leaves_out_is_cheaper() -> None:

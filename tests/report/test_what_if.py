@@ -157,15 +157,16 @@ def test_what_was_measured_under_one_limit_only(study: Path) -> None:
     reports = [(auc, {name: Estimate(v) for name, v in found.items()}) for auc, found in values]
     write(Written(goals, [[Attempt(reports, None, "finished", 0)]]), study).close()
     gap, recall = what_if(StudyView(study))
-    assert [(p["limit"], p["value"], p["unchecked_better"]) for p in gap["breakpoints"]] == [
-        (None, None, 0),
-        (0.1, 0.5, 1),  # 0.8, from 0.3 on
-        (0.4, 0.7, 2),  # and 0.9
+    keys = ("limit", "value", "unchecked_better", "unchecked_looser")
+    assert [tuple(p[key] for key in keys) for p in gap["breakpoints"]] == [
+        (None, None, 0, 0),
+        (0.1, 0.5, 0, 1),  # 0.8, from 0.3 on
+        (0.4, 0.7, 1, 2),  # and 0.9, from 0.5 on
     ]
-    assert [(p["limit"], p["value"], p["unchecked_better"]) for p in recall["breakpoints"]] == [
-        (None, None, 0),
-        (0.5, 0.5, 1),  # 0.6, from 0.25 on
-        (0.1, 0.95, 0),
+    assert [tuple(p[key] for key in keys) for p in recall["breakpoints"]] == [
+        (None, None, 0, 0),
+        (0.5, 0.5, 0, 1),  # 0.6, from 0.25 on
+        (0.1, 0.95, 0, 0),
     ]
     result = acetune.load(study)
     assert result.what_if(gap=0.2).unchecked_better == 0

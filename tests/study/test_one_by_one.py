@@ -16,7 +16,9 @@ from typer.testing import CliRunner
 
 from acetune import ACE, Constraint, StudyResult, Trial
 from acetune.cli import app
+from acetune.report.answer import ledger_of
 from acetune.report.html import write_report
+from acetune.report.view import StudyView
 from engines.helpers import report_rows, rows, tune
 
 STEPS = 4
@@ -74,7 +76,7 @@ def test_the_dear_one_is_measured_where_the_cheap_one_holds(study: Path) -> None
             assert row["names"] == "cheap,dear"
         elif x > 0.32:
             assert (row["names"], row["stratum"]) == ("cheap", "invalid")
-            assert row["violation"] == pytest.approx(1 + (x - 0.32) / 0.32)
+            assert row["violation"] == pytest.approx((x - 0.32) / 0.32)  # of what was measured
         else:
             assert row["names"] == "cheap,dear"
             assert (row["stratum"] == "valid") == (step > 1)
@@ -111,11 +113,18 @@ def test_what_people_see_of_what_was_left_out(study: Path, tmp_path: Path) -> No
     assert result.nearest_miss.params["x"] == 0.4
     assert "dear not measured (limit <= 0.5), cheap 0.4 (limit <= 0.32)" in str(result)
     assert "is the limit right?" not in str(result)  # 0.4 is not far away
+    assert f"dear was measured of {STEPS} of them, as another limit was broken first" in str(result)
+    assert f"dear {STEPS} times in 40 s, cheap {3 * STEPS} times in 6 s" in str(result)
     runner = CliRunner()
 
     explained = runner.invoke(app, ["explain", str(study), "2"], env={"COLUMNS": "200"})
     assert explained.exit_code == 0, explained.output
     assert "dear not measured, cheap 0.8" in explained.output
+    assert "not measured: another limit was broken already; counts as a further violation of 1" in (
+        explained.output
+    )
+    first = runner.invoke(app, ["explain", str(study), "1"], env={"COLUMNS": "200"})
+    assert "not measured" not in first.output
 
     shown = runner.invoke(app, ["show", str(study)], env={"COLUMNS": "200"})
     assert shown.exit_code == 0, shown.output
@@ -128,6 +137,11 @@ def test_what_people_see_of_what_was_left_out(study: Path, tmp_path: Path) -> No
         trials = list(csv.DictReader(file))
     assert [bool(row["constraint.dear"]) for row in trials] == [True, False, False]
     assert [float(row["constraint.cheap"]) for row in trials] == [0.9, 0.8, 0.4]
+
+    in_json = json.loads(runner.invoke(app, ["show", str(study), "--json"]).output)
+    assert in_json["ledger"]["by_constraint"]["dear"] == {"checks": STEPS, "seconds": 40.0}
+    live = ledger_of(StudyView(study))
+    assert live.by_constraint == result.ledger.by_constraint
 
     page = write_report(study, tmp_path / "report.html").read_text()
     assert "not measured" in page

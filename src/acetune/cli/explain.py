@@ -22,6 +22,7 @@ from acetune.report.explanation import (
     report_cells,
     report_columns,
     telling,
+    why_not_measured,
     why_unchecked,
 )
 from acetune.result import read_result, reading
@@ -91,6 +92,6 @@ def explain(
         left_out = f"{len(reports) - len(kept)} of {len(reports)} rows left out: --all shows them"
         console.print(left_out, highlight=False)
     unchecked = any(report["stratum"] == "unchecked" for report in reports)
-    note = why_unchecked(latest, policy, unchecked)
-    if note is not None:
-        console.print(note, highlight=False)
+    for note in (why_unchecked(latest, policy, unchecked), why_not_measured(values)):
+        if note is not None:
+            console.print(note, highlight=False)

@@ -325,6 +325,11 @@ class Goals:
                 violation += constraint.violation(result)
         return valid, violation
 
+    def measured_violation(self, measured: Mapping[str, Estimate | FailedCheck]) -> float:
+        """The sum over what was measured, without what counts for constraints left out."""
+        found = ((c, measured.get(c.name)) for c in self.constraints)
+        return sum((c.violation(result) for c, result in found if result is not None), 0.0)
+
     def violated(self, measured: Mapping[str, Estimate | FailedCheck]) -> tuple[str, ...]:
         """The names of the constraints that were measured and do not hold."""
         return tuple(

@@ -14,6 +14,7 @@ from typing import Any
 from sortedcontainers import SortedList
 
 from acetune.core.decision import Action, Decision, Stratum
+from acetune.core.goals import LEFT_OUT
 from acetune.core.groups import Filing, Group, GroupId
 from acetune.core.measured import Costs
 from acetune.core.observation import CheckResult, Observation, TrialId
@@ -39,6 +40,7 @@ class History:
         self.best: Checkpoint | None = None
         self.best_loss = math.inf  # of all reports, checked or not
         self.nearest: Checkpoint | None = None  # least violating of all checked checkpoints
+        self._nearest_miss = (math.inf, math.inf)
         self.gate = math.inf
         self.reports = 0
         self.checks = 0
@@ -175,8 +177,10 @@ class History:
             self._violations.add(check.violation)
         if record.nearest is None or _misses_less(check, record.nearest):
             record.nearest = _checkpoint(record, check)
-            if self.nearest is None or _misses_less(check, self.nearest):
-                self.nearest = record.nearest
+        # for people: by what was measured
+        miss = (check.violation - LEFT_OUT * len(check.left_out), check.loss)
+        if self.nearest is None or miss < self._nearest_miss:
+            self.nearest, self._nearest_miss = _checkpoint(record, check), miss
 
     def _add_valid(self, record: TrialRecord, check: CheckResult) -> None:
         previous = record.best_valid

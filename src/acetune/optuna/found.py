@@ -105,7 +105,8 @@ def _checked_of(trial: FrozenTrial, goals: Goals) -> Iterator[FoundCheckpoint]:
         checks.append(end.check)
     for check in checks:
         if check is not None and check.step in values:
-            valid, violation = goals.judge(check.measured)
+            valid, _ = goals.judge(check.measured)
+            violation = goals.measured_violation(check.measured)
             yield FoundCheckpoint(
                 number,
                 check.step,

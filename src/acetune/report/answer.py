@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from acetune import queries
-from acetune.found import FailureOfCheck, FoundCheckpoint, Ledger
+from acetune.found import ConstraintTime, FailureOfCheck, FoundCheckpoint, Ledger
 from acetune.report.answer_words import in_print, words_of_answer
 from acetune.report.checkpoints import (
     as_json,
@@ -99,7 +99,19 @@ def ledger_of(view: StudyView) -> Ledger:
         checks=_distinct(checks.row),
         failed_checks=_distinct(checks.row[failed]),
         disk_bytes=view.disk_bytes,
+        by_constraint=_by_constraint(view),
     )
+
+
+def _by_constraint(view: StudyView) -> dict[str, ConstraintTime]:
+    checks, names = view.checks, [c.name for c in view.goals.constraints]
+    made = ~np.isnan(checks.value) | ~np.isnan(checks.cost_s)
+    which, size = checks.constraint[made].astype(np.int64), len(names)
+    times = np.bincount(which, minlength=size).tolist()
+    seconds = np.bincount(which, np.nan_to_num(checks.cost_s[made]), minlength=size).tolist()
+    return {
+        name: ConstraintTime(n, s) for name, n, s in zip(names, times, seconds, strict=True) if n
+    }
 
 
 def _distinct(ascending: Any) -> int:

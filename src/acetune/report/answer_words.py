@@ -109,12 +109,14 @@ def _is_broken(limit: Constraint, found: FoundCheckpoint) -> bool:
 def _beyond(limit: Constraint, found: FoundCheckpoint) -> str:
     """The constraint that is broken, and by how much."""
     measured = found.constraints[limit.name]
-    margin = ""
+    margin = included = ""
     if limit.without_margin().holds(measured):
         margin = " with its margin"
+    elif limit.margin_se and measured.stderr:
+        included = " with its margin"
     return (
         f"{limit.name} ({number(measured.value, 4)}{margin}, "
-        f"{number(limit.excess(measured), 2)} beyond its limit)"
+        f"{number(limit.excess(measured), 2)} beyond its limit{included})"
     )
 
 

@@ -16,6 +16,7 @@ from acetune.summary import step_of
 
 Row = Mapping[str, Any]  # of a table of the study file
 _FEW = 30  # reports that are shown as they are
+_NOT_MEASURED = "not measured"
 _FRAME = re.compile(r'  File "(.*)", line \d+')
 _OURS = f"{Path(__file__).parent.parent}/"
 
@@ -169,6 +170,16 @@ def why_unchecked(row: Row, policy: Mapping[str, Any], unchecked: bool) -> str |
     return f"unchecked: {lies}the checkpoint could not beat the best feasible one known then"
 
 
+def why_not_measured(checked: Mapping[int, str]) -> str | None:
+    """A word on constraints that checks have left out, by what :func:`checked_words` says."""
+    if not any(_NOT_MEASURED in words for words in checked.values()):
+        return None
+    return (
+        f"{_NOT_MEASURED}: another limit was broken already; counts as a further violation of 1 "
+        "where reports are ranked"
+    )
+
+
 def report_columns(goals: Goals) -> list[str]:
     """The names of the cells that :func:`report_cells` gives."""
     return ["step", goals.objective.name, "stratum", "checked", "violation", "rank", "decision"]
@@ -184,7 +195,7 @@ def checked_words(checks: Iterable[Row], goals: Goals) -> dict[int, str]:
         by_report.setdefault(check["seq"], {})[check["constraint"]] = shown
     names = [constraint.name for constraint in goals.constraints]
     return {
-        seq: ", ".join(found.get(name, f"{name} not measured") for name in names)
+        seq: ", ".join(found.get(name, f"{name} {_NOT_MEASURED}") for name in names)
         for seq, found in by_report.items()
     }
 

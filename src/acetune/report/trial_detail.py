@@ -18,6 +18,7 @@ from acetune.report.explanation import (
     report_cells,
     report_columns,
     thinned,
+    why_not_measured,
     why_unchecked,
 )
 from acetune.report.figures import trial_figure
@@ -41,14 +42,15 @@ def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dic
         hardware = store.hardware().get((trial, latest["attempt"]))
         names = [name for name, number in store.names().items() if number == trial]
         star = answer_step(best, trial, latest["attempt"])
-        reports, unchecked = _reports(view, store, trial, latest["attempt"], most_reports, star)
+        attempt = latest["attempt"]
+        reports, unchecked, left_out = _reports(view, store, trial, attempt, most_reports, star)
     policy = view.info["policy"] if view.goals.constraints else {}
     held = holds_answer(best, trial, latest["attempt"])
     why = [held] if held else []
     why += headline(latest, len(attempts), policy)
     why += [f"measured on: {hardware}"] if hardware is not None else []
     why += [f"limit: {constraint.describe()}" for constraint in view.goals.constraints]
-    note = why_unchecked(latest, policy, unchecked)
+    notes = (why_unchecked(latest, policy, unchecked), left_out)
     picture = trial_figure(view, trial)
     return {
         "trial": trial,
@@ -56,7 +58,7 @@ def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dic
         "attempt": latest["attempt"],
         "state": latest["state"],
         "reason": latest["reason"],
-        "why": why + ([note] if note else []),
+        "why": why + [note for note in notes if note is not None],
         "params": plain(view.params(trial)),
         "total_steps": latest["total_steps"],
         "interval": latest["interval"],
@@ -76,8 +78,8 @@ def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dic
 
 def _reports(
     view: StudyView, store: Store, trial: int, attempt: int, most: int, star: int | None
-) -> tuple[dict[str, Any], bool]:
-    """The reports of an attempt as a table, and whether any of them was not checked.
+) -> tuple[dict[str, Any], bool, str | None]:
+    """The reports of an attempt as a table, whether any was not checked, and what was left out.
 
     The one at the step ``star`` is the answer, and is never left out.
     """
@@ -105,4 +107,4 @@ def _reports(
         "rows": [report_cells(report, words, star) for report in found],
         "note": note,
     }
-    return table, unchecked
+    return table, unchecked, why_not_measured(words)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,8 @@ def what_if(view: StudyView) -> list[dict[str, Any]]:
     first has no limit: it holds below all others, where nothing that was recorded qualifies.
     ``low`` and ``high`` are the limits that a slider and the figure show, and ``step`` a round
     number by which a slider moves, None where there is none. ``unchecked_better`` counts what
-    nobody has checked and, where it may qualify at a limit below the next breakpoint, what was
-    measured under some limits only and keeps those.
+    nobody has checked, and what was measured under some limits only and keeps those;
+    ``unchecked_looser`` also what would keep them at a limit before the next breakpoint.
     """
     unchecked = unchecked_losses(view) if view.goals.constraints else np.empty(0)
     return [
@@ -50,14 +51,11 @@ def _of_constraint(
     reports = view.reports
     loss = losses(view.goals.objective, reports.checked_objective[steps])
     better = np.searchsorted(unchecked, loss)  # how many are smaller
-    half, half_needs = _half_checked(view, index)
-    half_loss = losses(view.goals.objective, reports.checked_objective[half])
+    half = _half_checked(view, index)
     sign = 1.0 if constraint.lower is None else -1.0
-    for place, its_loss in enumerate(loss):
-        beyond = sign * needs[place + 1] if place + 1 < len(needs) else math.inf
-        better[place] += np.sum((sign * half_needs < beyond) & (half_loss < its_loss))
-    strictest = sign * needs[0] if len(needs) else math.inf
-    nowhere = len(unchecked) + int(np.sum(sign * half_needs < strictest))
+    here = np.nextafter(sign * needs, math.inf)
+    until = np.append(sign * needs[1:], math.inf)[: len(needs)]
+    below = sign * needs[0] if len(needs) else math.inf
     at = _check_rows(view, index, steps)
     columns: dict[str, Array] = {
         "limit": needs,
@@ -66,9 +64,14 @@ def _of_constraint(
         "constraint_value": view.checks.value[at],
         "trial": reports.trial[steps],
         "step": reports.checked_step[steps],
-        "unchecked_better": better,
+        "unchecked_better": better + half.count(loss, here),
+        "unchecked_looser": better + half.count(loss, until),
     }
-    nothing = dict.fromkeys(columns, None) | {"unchecked_better": nowhere}
+    nothing = dict.fromkeys(columns, None) | {
+        "unchecked_better": len(unchecked),
+        "unchecked_looser": len(unchecked)
+        + int(half.count(np.array([math.inf]), np.array([below]))[0]),
+    }
     rows = zip(*[column.tolist() for column in columns.values()], strict=True)
     its = view.checks.value[view.checks.constraint == index]
     low, high, step = slider_range(constraint.limit, needs, float(np.fmin.reduce(its, initial=0.0)))
@@ -129,29 +132,41 @@ def _candidates(view: StudyView, index: int, seen: int) -> Array:
     return np.flatnonzero(fine) + seen
 
 
-def _half_checked(view: StudyView, index: int) -> tuple[Array, Array]:
-    """Rows of the reports whose check left a constraint out, that keep the limits measured then.
+@dataclass(frozen=True, slots=True)
+class _HalfChecked:
+    """Checkpoints whose check left a constraint out, and that keep the limits measured then."""
 
-    That of one constraint aside: with them comes the strictest limit of it that they satisfy.
-    """
+    loss: Array
+    strictness: Array  # the strictest limit of the constraint in question that they satisfy
+
+    def count(self, losses: Array, limits: Array) -> Array:
+        """How many have a smaller loss, and qualify below a limit: for each of these pairs."""
+        pairs = zip(losses, limits, strict=True)
+        found = [np.sum((self.strictness < limit) & (self.loss < loss)) for loss, limit in pairs]
+        return np.array(found, dtype=np.int64)
+
+
+def _half_checked(view: StudyView, index: int) -> _HalfChecked:
+    """Those that keep all limits measured, that of one constraint aside."""
     reports, checks = view.reports, view.checks
-    goals = view.goals.constraints
-    if len(goals) == 1:
-        return np.empty(0, "i8"), np.empty(0)
+    constraints = view.goals.constraints
+    if len(constraints) == 1:
+        return _HalfChecked(np.empty(0), np.empty(0))
     count = np.bincount(checks.row, minlength=len(reports))
-    fine = (count > 0) & (count < len(goals)) & (reports.violation < math.inf)
+    fine = (count > 0) & (count < len(constraints)) & (reports.violation < math.inf)
     fine &= usable(reports.checked_objective)
-    needs = np.full(len(reports), -math.inf if goals[index].lower is None else math.inf)
-    for other, constraint in enumerate(goals):
+    strictness = np.full(len(reports), -math.inf)
+    for other, constraint in enumerate(constraints):
         its = np.flatnonzero(checks.constraint == other)
-        needed = _needed_limit(constraint, checks.value[its], checks.stderr[its])
+        sign = 1.0 if constraint.lower is None else -1.0
+        needed = sign * _needed_limit(constraint, checks.value[its], checks.stderr[its])
         if other == index:
-            needs[checks.row[its]] = needed
+            strictness[checks.row[its]] = needed
         else:
-            sign = 1.0 if constraint.lower is None else -1.0
-            fine[checks.row[its[sign * needed > sign * constraint.limit]]] = False
+            fine[checks.row[its[needed > sign * constraint.limit]]] = False
     rows = np.flatnonzero(fine)
-    return rows, needs[rows]
+    loss = losses(view.goals.objective, reports.checked_objective[rows])
+    return _HalfChecked(loss, strictness[rows])
 
 
 def _needed_limit(constraint: Constraint, value: Array, stderr: Array) -> Array:

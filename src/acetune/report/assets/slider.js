@@ -71,6 +71,13 @@ function answerAt(item, limit) {
   return found;
 }
 
+/** Better checkpoints that were never fully checked: under a looser limit more of them may qualify. */
+function uncheckedAt(item, limit, now) {
+  const looser = (than) => (item.sense === "<=" ? limit > than : limit < than);
+  const beyond = looser(item.limit) && (now.limit === null || looser(now.limit));
+  return beyond ? now.unchecked_looser : now.unchecked_better;
+}
+
 function answerSlider(place) {
   const item = page.content.what_if[place];
   const limit = limits.has(place) ? limits.get(place) : item.limit;
@@ -79,7 +86,7 @@ function answerSlider(place) {
   document.getElementById("range-" + place).setAttribute("aria-valuetext", sense(item) + " " + number(limit));
   result.replaceChildren(...slidWords(item, limit, now, own));
   result.dataset.value = now && now.value !== null ? now.value : "";
-  result.dataset.unchecked = now ? now.unchecked_better : "";
+  result.dataset.unchecked = now ? uncheckedAt(item, limit, now) : "";
   markLimits();
 }
 
@@ -97,7 +104,7 @@ function slidWords(item, limit, now, own) {
     } else words.push(limit === item.limit ? ", under the limit of the study." : ".");
   }
   if (now && page.content.confirmations.some((use) => use.status === "failed" && use.trial === now.trial && use.step === now.step)) words.push(" It broke a limit on fresh data.");
-  const unchecked = now ? now.unchecked_better : null;
+  const unchecked = now ? uncheckedAt(item, limit, now) : null;
   if (unchecked) {
     const many = (unchecked === 1 ? "checkpoint was" : "checkpoints were") + " never fully checked";
     if (now.value === null) words.push(" " + count(unchecked) + " " + many + ".");

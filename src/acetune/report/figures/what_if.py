@@ -35,8 +35,8 @@ def what_if(digest: Digest) -> Drawing:
     found = [stairs_of(entry["breakpoints"]) for entry in entries]
     if not any(len(stairs.limits) for stairs in found):
         why = (
-            "Every checked checkpoint breaks several limits, or was not measured under all of "
-            "them: moving a single one would not help."
+            "No checkpoint that was checked would qualify if a single limit were moved: each "
+            "breaks several, or was not measured under all."
         )
         return nothing("what_if", _TITLE, why)
     whole = _BLOCK * len(constraints) - _GAPS[1]
