@@ -23,6 +23,7 @@ class Missing:
 
 
 MISSING = Missing()
+_WHOLE = (0.0, 1.0)  # a share of none or of all has a standard error of 0
 # whose lines nobody has to mend: Python's own, what is installed, and this package
 _NOT_THEIRS = tuple(
     f"{path}{os.sep}"
@@ -166,7 +167,7 @@ def complaints(
         if isinstance(found, FailedCheck):
             text = f"the check of {name!r} failed in {where}: {found.error}; such a checkpoint "
             yield ("failed", name), text + "counts as invalid"
-        elif constraint.margin_se and not found.stderr:
+        elif constraint.margin_se and not found.stderr and found.value not in _WHOLE:
             text = (
                 f"margin_se of {name!r} has no effect: its check gives no standard error; return "
             )

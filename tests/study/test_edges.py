@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import acetune
-from acetune import Constraint, StudyCallback, Trial
+from acetune import Constraint, Estimate, StudyCallback, Trial
 from acetune.engines.process import _environment
 from acetune.store import Store
 
@@ -164,9 +164,17 @@ def test_json_stays_json_when_a_check_fails(study: Path) -> None:
 
 def test_a_margin_without_a_standard_error_is_noticed(study: Path) -> None:
     notices = Notices()
-    careful = Constraint("g", upper=1, margin_se=1, check=lambda model: 0.0)
+    careful = Constraint("g", upper=1, margin_se=1, check=lambda model: 0.5)
     tune(constant, study, constraints=[careful], callbacks=[notices])
     assert [text for text in notices.texts if "margin_se of 'g' has no effect" in text]
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_share_of_none_or_all_has_no_standard_error(share: float, study: Path) -> None:
+    notices = Notices()
+    certain = Constraint("g", upper=1, margin_se=1, check=lambda model: Estimate(share, 0.0))
+    tune(constant, study, constraints=[certain], callbacks=[notices])
+    assert notices.texts == []
 
 
 def test_a_missing_model_is_noticed_at_the_first_report(study: Path) -> None:
