@@ -187,13 +187,13 @@ def name(policy: str) -> str:
 
 
 def by_column(
-    found: Found,
+    scores: Scores,
     policies: Sequence[str],
     columns: dict[str, list[GridCell]],
 ) -> list[list[str]]:
     """Mean regret of policies over groups of cells; the best of each is bold."""
     means = {
-        column: {policy: mean_regret(found.scores, policy, cells) for policy in policies}
+        column: {policy: mean_regret(scores, policy, cells) for policy in policies}
         for column, cells in columns.items()
     }
     rows = []
@@ -211,7 +211,7 @@ def add_by_table(page: Page, found: Found) -> None:
     tables = list(dict.fromkeys(cell.table for cell in found.scores))
     columns = {table: [c for c in found.scores if c.table == table] for table in tables}
     page.heading("Mean regret by table")
-    page.table(["policy", *columns], by_column(found, MAIN, columns))
+    page.table(["policy", *columns], by_column(found.scores, MAIN, columns))
 
 
 def add_by_condition(page: Page, found: Found) -> None:
@@ -219,17 +219,23 @@ def add_by_condition(page: Page, found: Found) -> None:
     for group, cells in found.groups.items():
         if group == "all":
             continue
-        conditions: dict[str, Callable[[GridCell], object]] = {
-            "r = {:g}": lambda cell: cell.cost_ratio,
-            "{} limit": lambda cell: cell.kind,
-            "{} configurations": lambda cell: cell.configs,
-        }
-        columns: dict[str, list[GridCell]] = {}
-        for text, value in conditions.items():
-            for cell in cells:
-                columns.setdefault(text.format(value(cell)), []).append(cell)
+        columns = by_condition(cells)
         page.heading(f"Mean regret by cost ratio, limit and budget, {group} tables")
-        page.table(["policy", *columns], by_column(found, MAIN, columns))
+        page.table(["policy", *columns], by_column(found.scores, MAIN, columns))
+
+
+def by_condition(cells: Sequence[GridCell]) -> dict[str, list[GridCell]]:
+    """Cells by cost ratio, by limit and by budget."""
+    conditions: dict[str, Callable[[GridCell], object]] = {
+        "r = {:g}": lambda cell: cell.cost_ratio,
+        "{} limit": lambda cell: cell.kind,
+        "{} configurations": lambda cell: cell.configs,
+    }
+    columns: dict[str, list[GridCell]] = {}
+    for text, value in conditions.items():
+        for cell in cells:
+            columns.setdefault(text.format(value(cell)), []).append(cell)
+    return columns
 
 
 def add_held_out(page: Page, found: Found) -> None:
@@ -309,6 +315,9 @@ def add_tpe(page: Page, found: Found) -> None:
         page.text(*([text] if inside[0] == cells[0] else []))
         ranks = rank_in_cells(found.tpe, policies, inside)
         add_summaries(page, found.tpe, policies, inside, ranks)
+        columns = by_condition(inside)
+        page.text("Mean regret by cost ratio, limit and budget:")
+        page.table(["policy", *columns], by_column(found.tpe, policies, columns))
 
 
 def add_ablation(page: Page, found: Found) -> None:
