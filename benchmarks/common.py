@@ -6,9 +6,12 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import NoReturn
+
+from acetune.core.errors import AcetuneError
 
 _RESULTS = Path(__file__).resolve().parent / "results"
 _PACKAGES = ("acetune", "ray", "optuna")
@@ -75,6 +78,18 @@ def versions(*names: str) -> str:
 def say(text: str) -> None:
     """A line of progress, on stderr."""
     print(f"[{time.monotonic() - _BEGAN:6.0f} s] {text}", file=sys.stderr, flush=True)
+
+
+def run_main(main: Callable[[Sequence[str]], None], stopped: str = "stopped") -> NoReturn:
+    """Run a benchmark from the command line; errors that people can act on have no traceback."""
+    try:
+        main(sys.argv[1:])
+    except AcetuneError as error:
+        raise SystemExit(f"error: {error}") from None
+    except KeyboardInterrupt:
+        say(stopped)
+        raise SystemExit(130) from None
+    raise SystemExit
 
 
 def rss_bytes() -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import ast
 import hashlib
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import grid_plan as plan
-from benchmarks.common import say, versions
+from benchmarks.common import run_main, say, versions
 from benchmarks.grid_page import write_page
 from benchmarks.grid_tpe import TpeRunner
 
@@ -218,10 +217,4 @@ def plain(node: object) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except AcetuneError as error:
-        raise SystemExit(f"error: {error}") from None
-    except KeyboardInterrupt:
-        os.write(2, b"stopped; the same command goes on from here\n")
-        raise SystemExit(130) from None
+    run_main(main, "stopped; the same command goes on from here")

@@ -92,6 +92,6 @@ def explain(
         left_out = f"{len(reports) - len(kept)} of {len(reports)} rows left out: --all shows them"
         console.print(left_out, highlight=False)
     unchecked = any(report["stratum"] == "unchecked" for report in reports)
-    for note in (why_unchecked(latest, policy, unchecked), why_not_measured(values)):
+    for note in (why_unchecked(latest, policy, unchecked), why_not_measured(checks, goals)):
         if note is not None:
             console.print(note, highlight=False)

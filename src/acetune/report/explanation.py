@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -170,9 +171,10 @@ def why_unchecked(row: Row, policy: Mapping[str, Any], unchecked: bool) -> str |
     return f"unchecked: {lies}the checkpoint could not beat the best feasible one known then"
 
 
-def why_not_measured(checked: Mapping[int, str]) -> str | None:
-    """A word on constraints that checks have left out, by what :func:`checked_words` says."""
-    if not any(_NOT_MEASURED in words for words in checked.values()):
+def why_not_measured(checks: Iterable[Row], goals: Goals) -> str | None:
+    """A word on constraints that checks have left out, if any has."""
+    measured = Counter(check["seq"] for check in checks)
+    if all(times == len(goals.constraints) for times in measured.values()):
         return None
     return (
         f"{_NOT_MEASURED}: another limit was broken already; counts as a further violation of 1 "

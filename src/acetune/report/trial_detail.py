@@ -107,4 +107,4 @@ def _reports(
         "rows": [report_cells(report, words, star) for report in found],
         "note": note,
     }
-    return table, unchecked, why_not_measured(words)
+    return table, unchecked, why_not_measured(checks, view.goals)

@@ -141,6 +141,8 @@ class _HalfChecked:
 
     def count(self, losses: Array, limits: Array) -> Array:
         """How many have a smaller loss, and qualify below a limit: for each of these pairs."""
+        if not len(self.loss):  # nearly always
+            return np.zeros(len(losses), np.int64)
         pairs = zip(losses, limits, strict=True)
         found = [np.sum((self.strictness < limit) & (self.loss < loss)) for loss, limit in pairs]
         return np.array(found, dtype=np.int64)
