@@ -78,7 +78,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     )
     if len(ledger.by_constraint) > 1:
         each = [
-            f"{name} {count(spent.checks, 'time')} in {duration(spent.seconds)}"
+            f"{name} {count(spent.checks, 'time')} in {_short(spent.seconds)}"
             for name, spent in ledger.by_constraint.items()
         ]
         rows.append(("measured", ", ".join(each)))
@@ -160,6 +160,11 @@ def nothing_feasible(result: StudyResult) -> str:
         )
         text += f", and the nearest is far away, with {near}: is the limit right?"
     return text
+
+
+def _short(seconds: float) -> str:
+    """A duration that is to be compared: whole seconds would be too coarse below ten."""
+    return duration(seconds) if seconds >= 10 else f"{number(seconds, 2)} s"
 
 
 def _broken_limits(goals: Goals, found: FoundCheckpoint) -> list[tuple[str, str]]:
