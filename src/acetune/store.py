@@ -23,6 +23,7 @@ from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyL
 FORMAT = 1
 INTERRUPTED = "interrupted by the user"  # why a session ended
 FAILED = "an error"  # why, too; what the error said follows
+FileFault = sqlite3.Error  # what writing may raise within a transaction; it ends in a StudyError
 _APPLICATION_ID = 0x41434554  # "ACET"
 
 _SCHEMA = """

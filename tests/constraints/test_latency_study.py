@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import itertools
 import math
-import multiprocessing
 import os
+import select
 import signal
+import socket
 import tempfile
 import threading
 import time
@@ -25,7 +27,8 @@ import acetune.optuna
 from acetune import Constraint, Trial
 from acetune.cli import app
 from acetune.constraints.latency import LatencyCheck, measure_latency
-from acetune.engines.messages import Saved, receive
+from acetune.engines.channel import WorkerChannel
+from acetune.engines.messages import Saved
 from acetune.engines.pipe_link import PipeLink
 from acetune.hardware import describe_hardware
 from acetune.quiet import Place, alone, waiting_until
@@ -472,7 +475,7 @@ def test_a_driver_that_waits_to_measure_alone_hears_of_checks_that_may_hang(
 
 
 def test_models_on_their_way_to_the_driver_keep_nobody_waiting(tmp_path: Path) -> None:
-    ours, theirs = multiprocessing.Pipe()
+    ours, theirs = map(WorkerChannel, socket.socketpair())
     check = latency()
     model = os.urandom(5_000_000)  # more than the pipe holds
 
@@ -482,14 +485,14 @@ def test_models_on_their_way_to_the_driver_keep_nobody_waiting(tmp_path: Path) -
         PipeLink(theirs, tmp_path, tmp_path, sees_files=False).keep_model(1, model)
         place.leave()
 
-    with ours, theirs:
+    with contextlib.closing(ours), contextlib.closing(theirs):
         worker = threading.Thread(target=keep)
         worker.start()
-        assert ours.poll(60)
+        assert select.select([ours], [], [], 60)[0]
         end = time.monotonic() + 60
         with waiting_until(lambda: time.monotonic() > end), alone(check):
             pass  # nothing was received so far
-        while not isinstance(receive(ours), Saved):
+        while not isinstance(ours.receive(), Saved):
             pass
         worker.join(60)
 

@@ -114,6 +114,25 @@ def test_workers_killed_in_the_middle_of_things(study: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [(b"stray bytes\n", "sent what is not a message"), (b"ace\x02\0", "no report for 1 s")],
+    ids=["stray", "half"],
+)
+def test_a_worker_that_sends_half_a_message_or_none(study: Path, sent: bytes, reason: str) -> None:
+    def train(trial: Trial) -> None:
+        for step in trial.steps(3):
+            if trial.number == 1 and step == 2:
+                os.write(trial._link._pipe.fileno(), sent)  # type: ignore[attr-defined]
+                time.sleep(600)
+            trial.report(step)
+
+    tune(train, study, xs=(1, 2), engine="ray", report_timeout_s=1.0)
+    assert states(study) == ["failed", "finished"]
+    assert reason in trial_rows(study)[0]["reason"]
+
+
+@pytest.mark.usefixtures("cluster")
 def test_a_trial_that_does_not_stop_loses_its_worker_with_its_children(
     study: Path, tmp_path: Path
 ) -> None:

@@ -7,11 +7,12 @@ import select
 import socket
 import threading
 from collections.abc import Iterator
-from multiprocessing.connection import Connection
 
 import pytest
 
 from acetune.engines import reception as module
+from acetune.engines.channel import DriverChannel
+from acetune.engines.messages import Notice
 from acetune.engines.reception import Pass, Reception, enter
 from engines.helpers import wait_for
 
@@ -22,7 +23,7 @@ def reception() -> Iterator[Reception]:
         yield opened
 
 
-def come_in(reception: Reception) -> list[tuple[bytes, Connection]]:
+def come_in(reception: Reception) -> list[tuple[bytes, DriverChannel]]:
     """Who comes in, once the bell has rung."""
     assert select.select([reception.bell], [], [], 10.0)[0]
     return reception.collect()
@@ -33,8 +34,8 @@ def entering(card: Pass) -> threading.Thread:
 
     def worker() -> None:
         with contextlib.closing(enter(card)) as pipe:
-            pipe.send("hello")
-            assert pipe.recv() == "good-bye"
+            pipe.send(Notice("hello"))
+            assert pipe.receive() == "good-bye"
 
     thread = threading.Thread(target=worker)
     thread.start()
@@ -44,11 +45,11 @@ def entering(card: Pass) -> threading.Thread:
 def test_a_worker_comes_in_and_is_known_by_its_token(reception: Reception) -> None:
     cards = [reception.new_pass(), reception.new_pass()]
     workers = [entering(card) for card in cards]
-    come: list[tuple[bytes, Connection]] = []
+    come: list[tuple[bytes, DriverChannel]] = []
     wait_for(lambda: come.extend(reception.collect()) or len(come) == 2, "both")
     assert {token for token, _ in come} == {card.token for card in cards}
     for _, pipe in come:
-        assert pipe.recv() == "hello"
+        wait_for(lambda pipe=pipe: pipe.receive() == [Notice("hello")], "hello")
         pipe.send("good-bye")
         pipe.close()
     for worker in workers:

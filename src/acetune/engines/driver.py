@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from acetune.coordinator import Coordinator
 from acetune.core.decision import Action, Decision
-from acetune.core.errors import ReportError, StudyError, TrainingCodeError
+from acetune.core.errors import AcetuneError, ReportError, StudyError, TrainingCodeError
 from acetune.engines import messages as m
 from acetune.engines.agenda import Agenda, Evaluation
 from acetune.engines.broken_checks import BrokenChecks
@@ -27,11 +27,13 @@ from acetune.engines.transfer import Parcels
 from acetune.link import Reply, Report
 from acetune.listener import Listeners
 from acetune.session import Session
-from acetune.store import FAILED, INTERRUPTED
+from acetune.store import FAILED, INTERRUPTED, FileFault
 from acetune.study_trial import StudyTrial
 
 _TICK_S = 0.25
 _PATIENCE_S = 5.0  # of a wait to measure a limit on the configuration alone, the first time
+# what policy, searcher or callbacks have a part in
+_DECIDING = (m.Begin, m.Declare, m.AskGate, m.Reported, m.Finished, m.Done, m.Failed, m.Ready, Died)
 
 
 @dataclass(slots=True)
@@ -224,21 +226,37 @@ class Engine:
         if not heard:
             return
         answers: list[tuple[Slot, object]] = []
+        ended: set[int] = set()  # slots whose worker was ended for what it sent
         now = time.monotonic()
         with self._store.transaction():
             for slot, message in heard:
+                if slot.index in ended:
+                    continue
                 slot.last_heard = now
                 if not isinstance(message, m.Notice):  # a check may say something while it runs
                     slot.check_deadline = None
                 try:
                     answer = self._handle(slot, message)
-                except ReportError as error:
-                    answer = m.Refused(str(error))
+                except Exception as error:
+                    if not _fault_of_worker(message, error):
+                        raise
+                    if isinstance(error, ReportError) and isinstance(message, m.ASKING):
+                        answer = m.Refused(str(error))
+                    else:
+                        ended.add(slot.index)
+                        self._end_misbehaving(slot, message, error)
+                        continue
                 if answer is not None:
                     answers.append((slot, answer))
         for slot, answer in answers:
             slot.send(answer)
         self._coordinator.shelf.sweep()
+
+    def _end_misbehaving(self, slot: Slot, message: object, error: Exception) -> None:
+        """A worker sent what makes no sense here: it hurts its own trial, and nothing else."""
+        self._pool.kill(slot)
+        kind, why = type(message).__name__, f"{type(error).__name__}: {error}"
+        self._lost(slot, f"its worker process sent a message that makes no sense ({kind}; {why})")
 
     # -- what workers say ------------------------------------------------------------------------
 
@@ -264,10 +282,13 @@ class Engine:
                 f"a worker process could not load the training function: {message.error}; "
                 "modules it uses must be importable from the folder the study runs in"
             )
+        elif not isinstance(message, m.Ready):
+            raise m.MessageError("it has no trial")
         return None
 
     def _handle_trial(self, slot: Slot, trial: StudyTrial, message: object) -> object | None:
         coordinator = self._coordinator
+        m.require_turn(message, begun=trial.handle is not None)
         if isinstance(message, m.Reported):
             return self._take_report(slot, trial, message.report)
         if isinstance(message, m.AskGate):
@@ -290,6 +311,8 @@ class Engine:
             self._agenda.done(slot)
         elif isinstance(message, m.Failed):
             self._agenda.fail(slot, message.error, message.traceback, message.certain)
+        else:
+            raise m.MessageError("it is training a trial")
         return None
 
     def _take_report(self, slot: Slot, trial: StudyTrial, report: Report) -> Reply:
@@ -332,3 +355,13 @@ class Engine:
             self._agenda.fail(slot, error)
         elif slot.evaluating is not None:
             self._evaluated(slot, m.Evaluated({}, {}, error))
+
+
+def _fault_of_worker(message: object, error: Exception) -> bool:
+    """Whether handling a message failed for what the worker sent, and not for the study's sake.
+
+    Policies, searchers and callbacks may be anybody's: an error of theirs is not the worker's.
+    """
+    if isinstance(error, (ReportError, m.MessageError)):
+        return True
+    return not isinstance(message, _DECIDING) and not isinstance(error, (AcetuneError, FileFault))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from acetune.coordinator import Coordinator
+from acetune.core.errors import ReportError
 from acetune.core.goals import FailedCheck
 from acetune.engines.agenda import Agenda
 from acetune.engines.notices import Notices
@@ -89,7 +90,11 @@ class Guard:
                 failed: dict[str, Any] = dict.fromkeys(self._timeouts, FailedCheck(error))
                 costs = {slot.checking: timeout}
                 report = asked.report._replace(measured=failed, check_cost_s=costs)
-                decision = self._coordinator.fail_check(trial, report, error)
+                try:
+                    decision = self._coordinator.fail_check(trial, report, error)
+                except ReportError:  # a report that could not have been taken either
+                    self._lost(slot, error)
+                    return
                 if decision is not None:
                     self._notices.reported(trial.number, report, decision)
                 self._agenda.count_failure(slot, trial, error)

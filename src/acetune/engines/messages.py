@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from types import UnionType
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from acetune.core.decision import Action, Decision
 from acetune.core.record import Progress
@@ -157,40 +157,98 @@ class Refused(NamedTuple):
     error: str
 
 
-# -- on the wire ----------------------------------------------------------------------------------
+ASKING = (Begin, Declare, AskGate, Fetch, Reported, Finished)  # these wait for an answer
+
+# -- as bytes -------------------------------------------------------------------------------------
 # The two messages of every step travel as plain tuples: pickling their classes by name would cost
 # as much as committing the report.
 
 
-def send(pipe: Connection, message: object) -> None:
-    """Send a message."""
+class MessageError(Exception):
+    """What came is none of the messages above."""
+
+
+def encode(message: object) -> bytes:
+    """A message as bytes."""
     plain = message
     if type(message) is Reported:
         plain = ("report", *message.report)
     elif type(message) is Reply:
         d, *rest = message
         plain = ("reply", d.stop, d.why, d.stratum, d.rank, d.of, d.step, d.number, *rest)
-    pipe.send_bytes(pickle.dumps(plain, pickle.HIGHEST_PROTOCOL))
+    return pickle.dumps(plain, pickle.HIGHEST_PROTOCOL)
 
 
-def send_if_there(pipe: Connection | None, message: object) -> bool:
-    """Send a message to someone who may have gone; whether it went out."""
-    if pipe is None:
-        return False
+def decode(data: bytes) -> Any:
+    """The message that the bytes are, else :class:`MessageError`."""
     try:
-        send(pipe, message)
-    except OSError:
-        return False
-    return True
+        message = pickle.loads(data)
+        if type(message) is not tuple:
+            return message
+        kind, *fields = message
+        if kind == "report":
+            return Reported(Report(*fields))
+        action = Action.STOP if fields[0] else Action.CONTINUE
+        return Reply(Decision(action, *fields[1:7]), *fields[7:])
+    except Exception as error:  # unpickling may raise anything
+        raise MessageError(f"it cannot be unpickled ({type(error).__name__}: {error})") from None
 
 
-def receive(pipe: Connection) -> Any:
-    """The next message."""
-    message = pickle.loads(pipe.recv_bytes())
-    if type(message) is not tuple:
-        return message
-    kind, *fields = message
-    if kind == "report":
-        return Reported(Report(*fields))
-    action = Action.STOP if fields[0] else Action.CONTINUE
-    return Reply(Decision(action, *fields[1:7]), *fields[7:])
+def decode_from_worker(data: bytes) -> Any:
+    """A worker's message, whose fields are of their kinds, else :class:`MessageError`."""
+    message = decode(data)
+    kinds = _KINDS.get(type(message))
+    if kinds is None:
+        raise MessageError(f"it was a {type(message).__name__}")
+    _require_kinds(message, kinds)
+    if isinstance(message, (Reported, AskGate, Finished)) and message.report is not None:
+        _require_kinds(message.report, _REPORT_KINDS)
+        for numbers in (message.report.metrics, message.report.check_cost_s):
+            if numbers and not all(isinstance(n, (float, int)) for n in numbers.values()):
+                raise MessageError(f"a report held {numbers!r}")
+    return message
+
+
+def require_turn(message: object, *, begun: bool) -> None:
+    """That a trial begins before it does anything else, and once, else :class:`MessageError`."""
+    if begun == isinstance(message, Begin) and isinstance(message, (*ASKING, Done)):
+        when = "again" if begun else "before training began"
+        raise MessageError(f"it came {when}")
+
+
+def _kinds(message: type) -> tuple[tuple[type, ...], ...]:
+    """The classes that each field of a message may have."""
+    return tuple(_classes(hint) for hint in get_type_hints(message).values())
+
+
+def _classes(hint: Any) -> tuple[type, ...]:
+    if hint is Any:
+        return (object,)
+    if isinstance(hint, UnionType):
+        return tuple(kind for part in get_args(hint) for kind in _classes(part))
+    found = get_origin(hint) or hint
+    return (float, int) if found is float else (found,)
+
+
+def _require_kinds(fields: tuple[object, ...], kinds: tuple[tuple[type, ...], ...]) -> None:
+    for field, allowed in zip(fields, kinds, strict=True):
+        if not isinstance(field, allowed):
+            raise MessageError(f"a {type(fields).__name__} held a {type(field).__name__}")
+
+
+_KINDS: dict[type, tuple[tuple[type, ...], ...]] = {
+    kind: _kinds(kind)
+    for kind in (
+        *ASKING,
+        Ready,
+        Hardware,
+        Checking,
+        Saved,
+        Piece,
+        Done,
+        Failed,
+        Evaluated,
+        Notice,
+    )
+}
+_REPORT_KINDS = _kinds(Report)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from acetune.artifacts import checkpoint_writer, write_folder, write_model
 from acetune.core.errors import ReportError
+from acetune.engines.channel import WorkerChannel
 from acetune.engines.messages import (
     AskGate,
     Begin,
@@ -23,8 +23,6 @@ from acetune.engines.messages import (
     Refused,
     Reported,
     Saved,
-    receive,
-    send,
 )
 from acetune.engines.transfer import pack
 from acetune.link import Plan, Reply, Report
@@ -48,7 +46,7 @@ class PipeLink:
         Whether that is the driver's folder too; if not, what is kept is sent there.
     """
 
-    def __init__(self, pipe: Connection, files: Path, folder: Path, sees_files: bool) -> None:
+    def __init__(self, pipe: WorkerChannel, files: Path, folder: Path, sees_files: bool) -> None:
         self._pipe = pipe
         self._files = files
         self._folder = folder
@@ -57,14 +55,14 @@ class PipeLink:
 
     def _send(self, message: object) -> None:
         try:
-            send(self._pipe, message)
+            self._pipe.send(message)
         except OSError:
             raise DriverGone from None
 
     def _ask(self, message: object) -> Any:
         self._send(message)
         try:
-            answer = receive(self._pipe)
+            answer = self._pipe.receive()
         except (EOFError, OSError):
             raise DriverGone from None
         if isinstance(answer, Refused):

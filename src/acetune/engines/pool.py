@@ -12,14 +12,14 @@ import selectors
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import cloudpickle
 
 from acetune.core.errors import StudyError, TrainingCodeError
-from acetune.engines.messages import AskGate, Notice, Ready, Work, receive
+from acetune.engines.channel import DriverChannel
+from acetune.engines.messages import AskGate, Notice, Ready, Work
 from acetune.study_trial import StudyTrial
 
 _MAX_FAILED_STARTS = 3
@@ -35,7 +35,7 @@ class Worker(Protocol):
     """A worker as the driver sees it."""
 
     @property
-    def pipe(self) -> Connection | None:
+    def pipe(self) -> DriverChannel | None:
         """To the worker; None until it has connected."""
 
     @property
@@ -46,8 +46,8 @@ class Worker(Protocol):
     def log(self) -> str:
         """Where to read what it wrote outside of trials."""
 
-    def send(self, message: object) -> bool:
-        """Whether the message went out; a worker that has died is noticed elsewhere."""
+    def send(self, message: object) -> None:
+        """Send a message, without waiting; a worker that has died is noticed elsewhere."""
 
     def hung_up(self) -> bool:
         """Its end of the pipe is closed. Whether it is known already how it ended."""
@@ -96,6 +96,7 @@ class Slot:
     check_deadline: float | None = None
     told_to_stop: float | None = None
     last_heard: float = 0.0
+    unsent: bool = False  # whether the pool waits for the worker to read
 
     @property
     def busy(self) -> bool:
@@ -147,15 +148,19 @@ class Pool:
     def wait(self, timeout_s: float) -> list[tuple[Slot, object]]:
         """What workers said, oldest first; a worker's death comes after its last words."""
         heard: list[tuple[Slot, object]] = []
-        for key, _ in self._selector.select(timeout_s):
+        self._watch_unsent()
+        for key, events in self._selector.select(timeout_s):
             slot: Slot | None = key.data
             worker = None if slot is None else slot.worker
             if slot is None or worker is None:
                 continue  # the bell, or a worker that was buried a moment ago
-            if key.fd != worker.exit_handle:
-                heard += self._receive(slot, worker)
-            else:
+            if key.fd == worker.exit_handle:
                 heard += self._bury(slot, worker)
+                continue
+            if events & selectors.EVENT_WRITE and worker.pipe is not None:
+                worker.pipe.flush()
+            if events & selectors.EVENT_READ:
+                heard += self._receive(slot, worker)
         for worker, notice in self._site.look():
             heard += self._look_at(worker, notice)
         for slot in self.slots:  # where nothing tells the end of a worker, look at each
@@ -163,6 +168,16 @@ class Pool:
             if worker is not None and worker.exit_handle is None and worker.exit_word():
                 heard += self._bury(slot, worker)
         return heard
+
+    def _watch_unsent(self) -> None:
+        """Where something waits to be sent, be told when the worker reads again."""
+        for slot in self.slots:
+            pipe = None if slot.worker is None else slot.worker.pipe
+            if pipe is not None and pipe.sending != slot.unsent:
+                slot.unsent = pipe.sending
+                events = selectors.EVENT_READ | (selectors.EVENT_WRITE if pipe.sending else 0)
+                with contextlib.suppress(KeyError, ValueError):  # not connected, or hung up
+                    self._selector.modify(pipe, events, slot)
 
     def kill(self, slot: Slot) -> None:
         """End a worker at once, and whatever it has started."""
@@ -192,27 +207,34 @@ class Pool:
         return []
 
     def _receive(self, slot: Slot, worker: Worker) -> list[tuple[Slot, object]]:
-        assert worker.pipe is not None
-        try:
-            message = receive(worker.pipe)
-        except (EOFError, OSError):
-            # the worker is ending, or its code has closed the pipe: it is of no use any more
-            self._unregister(worker.pipe)
-            return self._bury(slot, worker) if worker.hung_up() else []
-        if isinstance(message, Ready):
-            slot.ready = message.error is None
-            self._failed_starts = 0
-        return [(slot, message)]
-
-    def _bury(self, slot: Slot, worker: Worker) -> list[tuple[Slot, object]]:
+        pipe = worker.pipe
+        assert pipe is not None
         heard: list[tuple[Slot, object]] = []
-        with contextlib.suppress(EOFError, OSError):
-            while worker.pipe is not None and worker.pipe.poll(0):
-                heard.append((slot, receive(worker.pipe)))
+        for message in pipe.receive():
+            if isinstance(message, Ready):
+                slot.ready = message.error is None
+                self._failed_starts = 0
+            heard.append((slot, message))
+        if pipe.broken is not None:
+            heard += self._bury(slot, worker, f"sent what is not a message: {pipe.broken}")
+        elif pipe.ended:
+            # the worker is ending, or its code has closed the pipe: it is of no use any more
+            self._unregister(pipe)
+            if worker.hung_up():
+                heard += self._bury(slot, worker)
+        return heard
+
+    def _bury(
+        self, slot: Slot, worker: Worker, how: str | None = None
+    ) -> list[tuple[Slot, object]]:
+        """The last words of a worker that has ended, or has to; ``how`` if that is known."""
+        heard: list[tuple[Slot, object]] = []
+        if worker.pipe is not None and how is None:
+            heard += ((slot, message) for message in worker.pipe.receive())
         was_ready = slot.ready
         self._forget(slot, worker)
         worker.kill()
-        how = worker.exit_word() or "ended"
+        how = how or worker.exit_word() or "ended"
         if not was_ready:
             self._failed_starts += 1
             if self._failed_starts >= _MAX_FAILED_STARTS:
@@ -223,9 +245,9 @@ class Pool:
         for handle in (worker.pipe, worker.exit_handle):
             if handle is not None:
                 self._unregister(handle)
-        slot.worker, slot.ready = None, False
+        slot.worker, slot.ready, slot.unsent = None, False, False
 
-    def _unregister(self, handle: Connection | int) -> None:
+    def _unregister(self, handle: DriverChannel | int) -> None:
         with contextlib.suppress(KeyError, ValueError, OSError):
             self._selector.unregister(handle)
 

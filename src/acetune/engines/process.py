@@ -9,11 +9,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from acetune.engines.messages import Setup, send_if_there
+from acetune.engines.channel import DriverChannel
+from acetune.engines.messages import Setup
 from acetune.hardware import THREAD_VARIABLES, physical_gpu
 
 IN_WORKER = "ACETUNE_WORKER"  # set in the environment of every worker
@@ -58,7 +58,7 @@ class WorkerProcess:
                 stderr=output,
                 start_new_session=True,
             )
-        self.pipe: Connection = Connection(ours.detach())
+        self.pipe = DriverChannel(ours)
         # a pidfd tells the death of the process itself; end-of-file on the pipe would wait for
         # every child that the training code has forked
         open_pidfd = getattr(os, "pidfd_open", None)
@@ -68,9 +68,9 @@ class WorkerProcess:
                 self.exit_handle = open_pidfd(self._process.pid)
         self.send(setup)
 
-    def send(self, message: object) -> bool:
+    def send(self, message: object) -> None:
         """See Worker."""
-        return send_if_there(self.pipe, message)
+        self.pipe.send(message)
 
     def hung_up(self) -> bool:
         """See Worker."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import ray
 
-from acetune.engines.messages import Notice, Setup, send
+from acetune.engines.messages import Notice, Setup
 from acetune.engines.reception import Pass, enter
 from acetune.engines.worker import serve
 
@@ -55,7 +55,7 @@ class AcetuneWorker:
                     f"{socket.gethostname()} does not see {setup.files}: models and checkpoints "
                     f"are sent over the network; logs of its trials are there in {here}"
                 )
-                send(pipe, Notice(text))
+                pipe.send(Notice(text))
                 here.mkdir(mode=0o700, exist_ok=True)
                 setup = setup._replace(files=str(here), sees_files=False)
             serve(pipe, setup._replace(device=device), code)

@@ -10,13 +10,13 @@ import contextlib
 import re
 import secrets
 import time
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import ray
 
-from acetune.engines.messages import Notice, Setup, send_if_there
+from acetune.engines.channel import DriverChannel
+from acetune.engines.messages import Notice, Setup
 from acetune.engines.pool import import_path
 from acetune.engines.process import worker_variables
 from acetune.engines.ray_actor import AcetuneWorker
@@ -35,7 +35,7 @@ class RayWorker:
     log = "the logs of Ray, by default in /tmp/ray/session_latest/logs"
 
     def __init__(self, actor: Any, serving: Any, token: bytes) -> None:
-        self.pipe: Connection | None = None
+        self.pipe: DriverChannel | None = None
         self.serving, self.token = serving, token
         self.started = time.monotonic()
         self.connected = self.killed = False
@@ -44,9 +44,10 @@ class RayWorker:
         self._hung_up: float | None = None
         self._unreachable = False
 
-    def send(self, message: object) -> bool:
+    def send(self, message: object) -> None:
         """See Worker."""
-        return send_if_there(self.pipe, message)
+        if self.pipe is not None:
+            self.pipe.send(message)
 
     def hung_up(self) -> bool:
         """See Worker. Ray knows why, but only a moment later."""
@@ -61,7 +62,7 @@ class RayWorker:
             self._ended = f"lost its connection to the driver ({why or 'Ray does not say why'})"
         return self._ended
 
-    def take(self, pipe: Connection) -> None:
+    def take(self, pipe: DriverChannel) -> None:
         """The worker has come in."""
         self.pipe, self.connected = pipe, True
 

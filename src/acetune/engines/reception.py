@@ -8,6 +8,7 @@ neither signed nor encrypted, like Ray's own.
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import socket
 import struct
@@ -16,6 +17,8 @@ from collections import deque
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import NamedTuple
+
+from acetune.engines.channel import DriverChannel, WorkerChannel
 
 _HANDSHAKE_S = 10
 _CONNECT_S = 30
@@ -50,7 +53,7 @@ class Reception:
             self._socket = socket.create_server(("", 0), family=family, backlog=128)
         self._address = (host, int(self._socket.getsockname()[1]))
         self._key = secrets.token_bytes(32)
-        self._come: deque[tuple[bytes, Connection]] = deque()
+        self._come: deque[tuple[bytes, DriverChannel]] = deque()
         self._bell, self._button = socket.socketpair()
         self._bell.setblocking(False)
         threading.Thread(target=self._accept, name="acetune-reception", daemon=True).start()
@@ -64,7 +67,7 @@ class Reception:
         """For one worker."""
         return Pass(self._address, self._key, secrets.token_bytes(_TOKEN_BYTES))
 
-    def collect(self) -> list[tuple[bytes, Connection]]:
+    def collect(self) -> list[tuple[bytes, DriverChannel]]:
         """The tokens and connections of those that have come in since the last call."""
         with contextlib.suppress(BlockingIOError):
             while self._bell.recv(4096):
@@ -102,13 +105,13 @@ class Reception:
             answer_challenge(connection, self._key)
             token = connection.recv_bytes(_TOKEN_BYTES)
             _limit_waiting(number, 0)
-            self._come.append((token, connection))
+            self._come.append((token, DriverChannel(_socket_of(connection))))
             self._button.send(b"!")
         except (AuthenticationError, EOFError, OSError):
             connection.close()  # not one of ours, or not any more
 
 
-def enter(card: Pass) -> Connection:
+def enter(card: Pass) -> WorkerChannel:
     """The worker's side: connect to the driver and prove to belong to it."""
     caller = socket.create_connection(card.address, timeout=_CONNECT_S)
     _prepare(caller, _HANDSHAKE_S)
@@ -119,7 +122,13 @@ def enter(card: Pass) -> Connection:
     deliver_challenge(connection, card.key)
     connection.send_bytes(card.token)
     _limit_waiting(number, 0)
-    return connection
+    return WorkerChannel(_socket_of(connection))
+
+
+def _socket_of(connection: Connection) -> socket.socket:
+    """The socket of a connection that has served its purpose, the handshake."""
+    with connection:
+        return socket.socket(fileno=os.dup(connection.fileno()))
 
 
 def _prepare(peer: socket.socket, handshake_s: int) -> None:

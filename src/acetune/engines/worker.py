@@ -12,17 +12,18 @@ import contextlib
 import os
 import pickle
 import signal
+import socket
 import sys
 import threading
 import time
 import traceback
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from acetune.artifacts import load_model
 from acetune.checking import evaluate, place_of
 from acetune.core.errors import ReportCallError, TrialStopped
+from acetune.engines.channel import WorkerChannel
 from acetune.engines.messages import (
     Checking,
     Done,
@@ -34,8 +35,6 @@ from acetune.engines.messages import (
     Setup,
     Start,
     Work,
-    receive,
-    send,
 )
 from acetune.engines.passing_on import passing_on
 from acetune.engines.pipe_link import DriverGone, PipeLink
@@ -45,12 +44,13 @@ from acetune.quiet import Place
 from acetune.trial import Trial, TrialContext
 
 _PARENT_POLL_S = 0.5
+_LONGEST_TEXT = 20_000  # characters of an error that are sent to the driver
 
 
 class Worker:
     """Runs what the driver sends until it says good-bye."""
 
-    def __init__(self, pipe: Connection, setup: Setup, work: Work) -> None:
+    def __init__(self, pipe: WorkerChannel, setup: Setup, work: Work) -> None:
         self._pipe, self._setup, self._work = pipe, setup, work
         self._files = Path(setup.files)
         self._pid = os.getpid()
@@ -59,13 +59,13 @@ class Worker:
         """Serve until the driver closes the pipe."""
         while True:
             try:
-                message = receive(self._pipe)
+                message = self._pipe.receive()
             except EOFError:
                 return
             if isinstance(message, Start):
                 self._train(message)
             elif isinstance(message, Evaluate):
-                send(self._pipe, self._evaluate(message))
+                self._pipe.send(self._evaluate(message))
 
     def _train(self, start: Start) -> None:
         folder = self._files / f"trial-{start.number:05d}" / f"attempt-{start.attempt}"
@@ -73,7 +73,7 @@ class Worker:
         link = PipeLink(self._pipe, self._files, folder, self._setup.sees_files)
         with (
             _output_to(folder / "log.txt"),
-            passing_on(lambda text: send(self._pipe, Notice(text))),
+            passing_on(lambda text: self._pipe.send(Notice(text))),
         ):
             try:
                 with self._at_hand(start.checkpoint, link) as checkpoint:
@@ -83,11 +83,10 @@ class Worker:
             except BaseException as error:
                 traceback.print_exc()
                 self._end_if_forked(error.code if isinstance(error, SystemExit) else 1)
-                text = f"{type(error).__name__}: {error}"
                 certain = isinstance(error, ReportCallError)
-                send(self._pipe, Failed(text, traceback.format_exc(), certain))
+                self._pipe.send(Failed(_text(error), _cut(traceback.format_exc()), certain))
             else:
-                send(self._pipe, Done())
+                self._pipe.send(Done())
 
     def _train_from(
         self, checkpoint: Path | None, start: Start, folder: Path, link: PipeLink
@@ -155,10 +154,27 @@ class Worker:
             checks,
             model,
             synchronised_clock,
-            lambda name: send(pipe, Checking(name)),
+            lambda name: pipe.send(Checking(name)),
             best=True,
         )
         return Evaluated(measured, costs)
+
+
+def _text(error: BaseException) -> str:
+    """What an error says; its own way of saying so may fail."""
+    try:
+        said = str(error)
+    except Exception as failure:
+        said = f"(its text cannot be made: {type(failure).__name__})"
+    return _cut(f"{type(error).__name__}: {said}")
+
+
+def _cut(text: str) -> str:
+    """A text that fits a study file; the log of the trial has all of it."""
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    half = _LONGEST_TEXT // 2
+    return f"{text[:half]}\n... {len(text) - 2 * half:,} characters left out ...\n{text[-half:]}"
 
 
 @contextlib.contextmanager
@@ -187,15 +203,15 @@ def _die_with_parent(parent: int) -> None:
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-def serve(pipe: Connection, setup: Setup, code: bytes) -> None:
+def serve(pipe: WorkerChannel, setup: Setup, code: bytes) -> None:
     """Load the user's code and work until the driver closes the pipe, or is gone."""
     try:
         try:
             work: Work = pickle.loads(code)
         except Exception as error:
-            send(pipe, Ready(f"{type(error).__name__}: {error}"))
+            pipe.send(Ready(f"{type(error).__name__}: {error}"))
             return
-        send(pipe, Ready())
+        pipe.send(Ready())
         Worker(pipe, setup, work).run()
     except (EOFError, BrokenPipeError, ConnectionResetError, DriverGone):
         return  # nobody is left to work for
@@ -204,9 +220,9 @@ def serve(pipe: Connection, setup: Setup, code: bytes) -> None:
 def main(descriptor: int, parent: int, code: str) -> None:
     """Entry point of the process."""
     threading.Thread(target=_die_with_parent, args=(parent,), daemon=True).start()
-    pipe = Connection(descriptor)
+    pipe = WorkerChannel(socket.socket(fileno=descriptor))
     try:
-        setup: Setup = receive(pipe)
+        setup: Setup = pipe.receive()
     except (EOFError, ConnectionResetError):
         return
     sys.path[:] = setup.sys_path
