@@ -52,8 +52,9 @@ class WhatIf:
 
 @dataclass(frozen=True, repr=False)
 class StudyResult:
-    """The outcome of a study. ``best`` is None when nothing qualified.
+    """The outcome of a study. ``best`` is None when nothing qualified, or fresh data rejected it.
 
+    What was rejected is among the ``candidates``, with what ``confirm`` said of it.
     Made by :func:`acetune.tune`, or from a study file by :func:`acetune.load`.
     """
 
@@ -61,7 +62,8 @@ class StudyResult:
     goals: Goals
     best: FoundCheckpoint | None
     nearest_miss: FoundCheckpoint | None
-    candidates: list[FoundCheckpoint]  # the best valid checkpoint of each of the best trials
+    # the best valid checkpoint of each of the best trials, and all that were judged; best first
+    candidates: list[FoundCheckpoint]
     ledger: Ledger
     counts: Mapping[str, int]  # trials by state
     strata: Mapping[str, int]  # reports by stratum
@@ -72,9 +74,16 @@ class StudyResult:
     failed_check: FailureOfCheck | None = None  # the first that gave no number
 
     @property
-    def outcome(self) -> Literal["feasible", "none feasible"]:
-        """Whether anything qualified."""
-        return "none feasible" if self.best is None else "feasible"
+    def outcome(self) -> Literal["feasible", "rejected", "none feasible"]:
+        """Whether anything qualified, and whether fresh data rejected what did."""
+        if self.best is not None:
+            return "feasible"
+        return "none feasible" if self.rejected is None else "rejected"
+
+    @property
+    def rejected(self) -> FoundCheckpoint | None:
+        """The best that fresh data rejected, where there is no answer for that reason."""
+        return None if self.best is not None else queries.best_rejected(self.candidates)
 
     @property
     def interrupted(self) -> bool:
@@ -168,18 +177,15 @@ def read_result(store: Store) -> StudyResult:
     info = store.study()
     goals = queries.goals_from_json(info["objective"], info["constraints"])
     settings = json.loads(info["settings"])
-    valid = queries.best_of_each_trial(store, goals, "valid")
     uses = store.rows("SELECT * FROM confirmations ORDER BY use")
     sessions = store.rows("SELECT ended FROM sessions ORDER BY session")
-    ranges = queries.read_ranges(settings)
-    valid = [queries.with_confirmation(found, uses, ranges) for found in valid]
     # where the check failed nobody knows how near it was
     misses = [
         found
         for found in queries.best_of_each_trial(store, goals, "invalid")
         if math.isfinite(found.violation)
     ]
-    candidates = valid[: max(settings["confirm_top"], settings["keep_models"])]
+    candidates = queries.read_candidates(store, goals, settings, uses)
     latest = f"({queries.LATEST_ATTEMPTS})"
     states = store.rows(f"SELECT state, count(*) AS n FROM {latest} GROUP BY state")
     strata = store.rows(
