@@ -6,12 +6,20 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
-from acetune.found import Confirmation, ConstraintTime, FailureOfCheck, FoundCheckpoint, Ledger
+from acetune.found import (
+    Confirmation,
+    ConstraintTime,
+    FailureOfCheck,
+    FoundCheckpoint,
+    Ledger,
+    judge_fresh,
+)
 from acetune.store import Store
 
+Outcome = Literal["feasible", "rejected", "none feasible"]
 _BEHIND = "behind the best feasible checkpoint"  # as ACE2 begins to say it
 LATEST_ATTEMPTS = (
     "SELECT * FROM trials t "
@@ -86,6 +94,13 @@ def best_rejected(candidates: Sequence[FoundCheckpoint]) -> FoundCheckpoint | No
     return next((found for found in candidates if found.status == "failed"), None)
 
 
+def outcome_of(candidates: Sequence[FoundCheckpoint]) -> Outcome:
+    """Whether anything qualified, and whether fresh data rejected what did."""
+    if choose_answer(candidates) is not None:
+        return "feasible"
+    return "rejected" if candidates else "none feasible"
+
+
 def judged_places(uses: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int]]:
     """Trial, attempt and step of all checkpoints that fresh data confirmed or rejected."""
     judged = [use for use in uses if use["status"] in ("confirmed", "failed")]
@@ -102,6 +117,30 @@ def with_judged(
     known = {(found.trial, found.attempt, found.step) for found in best}
     more = [f for f in judged if (f.trial, f.attempt, f.step) not in known]
     return sorted([*best, *more], key=lambda found: objective.loss(found.value))
+
+
+def judged_by(
+    goals: Goals,
+    valid: Sequence[FoundCheckpoint],
+    uses: list[dict[str, Any]],
+    ranges: Mapping[str, tuple[float, float]],
+) -> tuple[list[FoundCheckpoint], list[FoundCheckpoint]]:
+    """Checkpoints that fresh data does not speak against under the limits of ``goals``; the others.
+
+    The verdicts in the file are about the limits of the study.
+    """
+    looked_at = {(use["trial"], use["attempt"], use["step"]) for use in uses}
+    kept: list[FoundCheckpoint] = []
+    rejected: list[FoundCheckpoint] = []
+    for found in valid:
+        if (found.trial, found.attempt, found.step) in looked_at:
+            found = with_confirmation(found, uses, ranges)
+            said = found.confirmation
+            assert said is not None
+            status = judge_fresh(goals, said.values, said.error)
+            found = replace(found, confirmation=replace(said, status=status))
+        (rejected if found.status == "failed" else kept).append(found)
+    return kept, rejected
 
 
 def read_candidates(

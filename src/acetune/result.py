@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from acetune import queries
 from acetune.core.errors import GoalError
@@ -28,12 +28,15 @@ _MEASURED = ("constraint", "stderr")  # columns, for each constraint
 class WhatIf:
     """The best checkpoint under other limits, from what was recorded.
 
-    ``unchecked_better`` counts better ones that nobody has checked, or not under every limit.
+    ``unchecked_better`` counts better ones that nobody has checked, or not under every limit;
+    ``rejected_better`` those that were left out because their values on fresh data break these
+    limits. Where ``best`` was judged, the status of its confirmation is about these limits too.
     """
 
     limits: Mapping[str, float]
     best: FoundCheckpoint | None
     unchecked_better: int
+    rejected_better: int = 0
 
     def __str__(self) -> str:
         found = "nothing recorded qualifies"
@@ -47,7 +50,14 @@ class WhatIf:
             verb = "was" if self.unchecked_better == 1 else "were"
             many = count(self.unchecked_better, f"{better}checkpoint")
             unchecked = f"perhaps better: {many} {verb} never fully checked"
-        return f"{limits}: {found}; {unchecked}"
+        left_out = ""
+        if self.rejected_better:
+            many = count(self.rejected_better, f"{better}checkpoint")
+            verb = "breaks" if self.rejected_better == 1 else "break"
+            left_out = f"; left out: {many} that {verb} a limit on fresh data"
+            if self.best is not None and self.best.status == "unconfirmed":
+                left_out += ", where this one was not judged"
+        return f"{limits}: {found}{left_out}; {unchecked}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,11 +84,9 @@ class StudyResult:
     failed_check: FailureOfCheck | None = None  # the first that gave no number
 
     @property
-    def outcome(self) -> Literal["feasible", "rejected", "none feasible"]:
+    def outcome(self) -> queries.Outcome:
         """Whether anything qualified, and whether fresh data rejected what did."""
-        if self.best is not None:
-            return "feasible"
-        return "none feasible" if self.rejected is None else "rejected"
+        return queries.outcome_of(self.candidates)
 
     @property
     def rejected(self) -> FoundCheckpoint | None:
@@ -126,8 +134,9 @@ class StudyResult:
 
         The true answer is at least this good: checkpoints that were skipped because they could not
         win under the study's own limits were never checked, and where one of several constraints
-        was violated the others may not have been measured. A limit that is chosen after looking
-        needs fresh data to confirm it.
+        was violated the others may not have been measured. What was judged on fresh data must keep
+        these limits there as well, or is left out. A limit that is chosen after looking needs
+        other fresh data to confirm it.
         """
         known = {constraint.name: constraint for constraint in self.goals.constraints}
         for name, limit in limits.items():
@@ -140,11 +149,20 @@ class StudyResult:
         with reading(self.study) as store:
             checked = queries.checked_checkpoints(store, goals)
             valid = [found for found in checked if found.violation == 0]
+            uses = store.rows("SELECT * FROM confirmations ORDER BY use")
+            ranges = queries.read_ranges(json.loads(self.info["settings"]))
+            valid, rejected = queries.judged_by(goals, valid, uses, ranges)
             best = min(valid, key=lambda f: goals.objective.loss(f.value), default=None)
             value = None if best is None else best.value
             unchecked = queries.unchecked_better(store, goals, value)
         unchecked += queries.half_checked_better(checked, goals, value)
-        return WhatIf(dict(limits), best, unchecked)
+        worst = math.inf if best is None else goals.objective.loss(best.value)
+        left_out = {
+            (found.trial, found.attempt, found.step)
+            for found in rejected
+            if goals.objective.loss(found.value) < worst
+        }
+        return WhatIf(dict(limits), best, unchecked, len(left_out))
 
     def __str__(self) -> str:
         return summary_text(self)
