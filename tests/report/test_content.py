@@ -242,6 +242,31 @@ def test_when_fresh_data_breaks_a_limit_nothing_is_recommended(study: Path) -> N
     )
 
 
+@pytest.mark.parametrize(
+    "said", [["failed", None], ["failed", "confirmed"], ["confirmed", "failed"], ["failed"] * 2]
+)
+def test_verdicts_on_earlier_attempts_stand(study: Path, said: list[str | None]) -> None:
+    """As in the result: also of a checkpoint that is no longer the best of its trial."""
+    goals = Goals(Objective("loss"), (Constraint("g", upper=2.0),))
+    attempts = [Attempt([(loss, {"g": Estimate(1.0)})], None, "finished", 0) for loss in (2.0, 1.0)]
+    store = write(Written(goals, [attempts]), study)
+    for attempt, status in enumerate(said, 1):
+        if status is not None:
+            fresh = {"g": (9.0 if status == "failed" else 1.0, 0.0)}
+            with store.transaction():
+                store.add_confirmation(1, attempt, 1, status, fresh, None, 1e9)
+    store.close()
+    view = StudyView(study)
+    answer = require_same_numbers(view)["answer"]
+    assert result_of(view).candidates == acetune.load(study).candidates
+    star = Digest(view).answer
+    if "confirmed" not in said:
+        assert answer["best"] is star is None and answer["outcome"] == "rejected"
+    else:
+        attempt = said.index("confirmed") + 1
+        assert star is not None and answer["best"]["attempt"] == star.attempt == attempt
+
+
 def test_what_was_not_checked_is_counted_and_said(study: Path) -> None:
     goals = Goals(Objective("auc", "max"), (Constraint("g", upper=1.0),))
     reports: list[tuple[float, Any]] = [(0.5, {"g": Estimate(0.5)})]
