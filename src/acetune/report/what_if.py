@@ -104,7 +104,8 @@ def _front(view: StudyView, index: int) -> tuple[Array, Array]:
     rows = np.concatenate([known, new])
     at = _check_rows(view, index, rows)
     needs = _needed_limit(constraint, view.checks.value[at], view.checks.stderr[at])
-    rows, needs = _on_fresh_data(view, index, rows, needs)
+    kept, needs = on_fresh_data(view, index, rows, needs)
+    rows, needs = rows[kept], needs[kept]
     loss = losses(view.goals.objective, reports.checked_objective[rows])
     # from strict to loose; of those that qualify together the best is first, and the earliest
     strictness = needs if constraint.lower is None else -needs
@@ -118,8 +119,8 @@ def _front(view: StudyView, index: int) -> tuple[Array, Array]:
     return rows[keep], needs[keep]
 
 
-def _on_fresh_data(view: StudyView, index: int, rows: Array, needs: Array) -> tuple[Array, Array]:
-    """What fresh data leaves of some rows, and the limits that they need with its values.
+def on_fresh_data(view: StudyView, index: int, rows: Array, needs: Array) -> tuple[Array, Array]:
+    """Which of some rows fresh data leaves, and the limits that they need with its values.
 
     What breaks another limit there is never an answer. The latest use of a checkpoint counts.
     """
@@ -138,7 +139,7 @@ def _on_fresh_data(view: StudyView, index: int, rows: Array, needs: Array) -> tu
         elif constraint.name in values:
             stricter = np.maximum if constraint.lower is None else np.minimum
             needs[same] = stricter(needs[same], values[constraint.name].value)
-    return rows[kept], needs[kept]
+    return kept, needs
 
 
 def _candidates(view: StudyView, index: int, seen: int) -> Array:
