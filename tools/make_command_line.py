@@ -16,6 +16,7 @@ from typing import Any
 import typer
 
 from acetune.cli import app
+from acetune.cli.exits import ExitCode
 
 OUT = Path(__file__).parent.parent / "docs" / "reference" / "command_line.md"
 HEAD = """# The command line
@@ -28,6 +29,16 @@ An error that you can do something about is one line, and the exit status is the
 | verb | what it does |
 |---|---|
 """
+EXITS = """
+## Exit status
+
+`demo`, `run`, `resume` and `show` tell by it whether there is a model to use. For `show` it counts
+what is known by now, also while the study runs or after it was interrupted; with `--json` the JSON
+is printed whatever the status. The other verbs end with 0, 1, 2 or 130.
+
+| status | meaning |
+|---|---|
+"""
 
 
 def page() -> str:
@@ -38,6 +49,7 @@ def page() -> str:
     lines = [HEAD]
     for name, verb in verbs.items():
         lines.append(f"| [`{name}`](#{name}) | {_cell(_first(verb.help))} |\n")
+    lines += [EXITS, *(f"| {code.value} | {_cell(code.meaning)} |\n" for code in ExitCode)]
     for name, verb in verbs.items():
         lines.append("\n" + _verb(name, verb, inspect.unwrap(verb.callback)))
     return "".join(lines)

@@ -11,9 +11,10 @@ from acetune.core.errors import ReportError
 from acetune.core.goals import Estimate, FailedCheck, Goals, as_measurement
 from acetune.engines.driver import Engine
 from acetune.engines.messages import Evaluate, Evaluated
-from acetune.found import FoundCheckpoint, Status
+from acetune.found import FoundCheckpoint, Status, judge_fresh
 from acetune.listener import Listeners
 from acetune.result import read_result
+from acetune.trust import no_recommendation
 
 
 def check_after_run(engine: Engine, coordinator: Coordinator, wanted: int, at_once: int) -> None:
@@ -38,8 +39,14 @@ def check_after_run(engine: Engine, coordinator: Coordinator, wanted: int, at_on
 
 
 def confirm_best(engine: Engine, coordinator: Coordinator, top: int, listeners: Listeners) -> None:
-    """Judge kept checkpoints on fresh data, best first, until one holds. Each use is recorded."""
-    candidates = read_result(coordinator.store).candidates[:top]
+    """Judge kept checkpoints on fresh data, best first, until one holds. Each use is recorded.
+
+    What was judged before is not judged again. It does not count as one of the ``top`` where its
+    trial has found a better checkpoint since, which is judged in its place.
+    """
+    found_so_far = read_result(coordinator.store).candidates
+    trials = list(dict.fromkeys(found.trial for found in found_so_far))[:top]
+    candidates = [found for found in found_so_far if found.trial in trials]
     if candidates and all(found.checkpoint is None for found in candidates):
         text = "nothing can be confirmed: no model was kept; give it as report(..., model=...)"
         listeners.call("on_notice", text)
@@ -59,6 +66,13 @@ def confirm_best(engine: Engine, coordinator: Coordinator, top: int, listeners: 
         if wrong is not None:  # it would be with every other model: spare the fresh data
             listeners.call("on_notice", wrong)
             return
+
+
+def say_rejected(coordinator: Coordinator, listeners: Listeners) -> None:
+    """Tell listeners, who know the best of the search alone, that fresh data rejected it."""
+    result = read_result(coordinator.store)
+    if result.rejected is not None:
+        listeners.call("on_notice", no_recommendation(result))
 
 
 def wrong_names(goals: Goals, answer: Mapping[str, object]) -> str | None:
@@ -103,11 +117,7 @@ def _record(
                 error = error or measured.error
             else:
                 values[str(name)] = measured
-    # the limit itself, without the search's margin: fresh data owes nothing to the search
-    holds = error is None and all(
-        c.without_margin().holds(values[c.name]) for c in goals.constraints
-    )
-    status: Status = "unconfirmed" if error is not None else "confirmed" if holds else "failed"
+    status = judge_fresh(goals, values, error)
     with coordinator.store.transaction():
         coordinator.store.add_confirmation(
             found.trial,

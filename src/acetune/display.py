@@ -57,7 +57,7 @@ class LiveProgress(StudyCallback):
             self._live.stop()
             self._live = None
         if self._status is not None:
-            line = f"acetune: trials {_trials(self._status)}; best {_best(self._status)}"
+            line = f"acetune: {_last(self._status)}"
             self._console.print(line, markup=False, highlight=False)
 
     def _render(self) -> RenderableType:
@@ -108,7 +108,7 @@ class PlainProgress(StudyCallback):
     def on_end(self) -> None:
         """The last state."""
         if self._status is not None:
-            self._line(f"trials {_trials(self._status)}; best {_best(self._status)}")
+            self._line(_last(self._status))
 
     def _line(self, text: str) -> None:
         self._console.print(f"acetune: {text}", markup=False, highlight=False, soft_wrap=True)
@@ -140,6 +140,11 @@ def _progress(status: StudyStatus) -> tuple[float, str]:
 def _trials(status: StudyStatus) -> str:
     counts = status.by_state
     return ", ".join(f"{counts[s]} {s}" for s in STATES if counts.get(s)) or "none yet"
+
+
+def _last(status: StudyStatus) -> str:
+    """The state at the end; what fresh data said of the best is for the summary to tell."""
+    return f"trials {_trials(status)}; best in the search: {_best(status)}"
 
 
 def _strata(status: StudyStatus) -> str:

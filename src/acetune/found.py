@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from acetune.artifacts import load_model
 from acetune.core.errors import ReportError
-from acetune.core.goals import Estimate
+from acetune.core.goals import Constraint, Estimate, Goals
 
 Status = Literal["confirmed", "unconfirmed", "failed"]
 _NORMAL_95 = 1.959963984540054
@@ -48,6 +48,35 @@ class Confirmation:
         return max(found.value - half, min(low, found.value)), min(
             found.value + half, max(high, found.value)
         )
+
+
+def broken_on_fresh(goals: Goals, values: Mapping[str, Estimate]) -> list[Constraint]:
+    """The constraints whose limit the values on fresh data break.
+
+    It is the limit itself, without the search's margin: fresh data owes nothing to the search.
+    """
+    return [
+        limit
+        for limit in goals.constraints
+        if limit.name in values and not limit.without_margin().holds(values[limit.name])
+    ]
+
+
+def judge_fresh(goals: Goals, values: Mapping[str, Estimate], error: str | None) -> Status:
+    """The verdict of fresh data on a checkpoint.
+
+    One broken limit is enough to fail, whatever else went wrong; to be confirmed, every value must
+    be there and hold.
+
+    >>> from acetune.core.goals import Objective
+    >>> goals = Goals(Objective("loss"), (Constraint("g", upper=2), Constraint("h", upper=1)))
+    >>> judge_fresh(goals, {"g": Estimate(9.0)}, "h is nan"), judge_fresh(goals, {}, "h is nan")
+    ('failed', 'unconfirmed')
+    """
+    if broken_on_fresh(goals, values):
+        return "failed"
+    whole = error is None and all(limit.name in values for limit in goals.constraints)
+    return "confirmed" if whole else "unconfirmed"
 
 
 @dataclass(frozen=True, slots=True)

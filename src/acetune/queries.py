@@ -6,12 +6,20 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
-from acetune.found import Confirmation, ConstraintTime, FailureOfCheck, FoundCheckpoint, Ledger
+from acetune.found import (
+    Confirmation,
+    ConstraintTime,
+    FailureOfCheck,
+    FoundCheckpoint,
+    Ledger,
+    judge_fresh,
+)
 from acetune.store import Store
 
+Outcome = Literal["feasible", "rejected", "none feasible"]
 _BEHIND = "behind the best feasible checkpoint"  # as ACE2 begins to say it
 LATEST_ATTEMPTS = (
     "SELECT * FROM trials t "
@@ -68,11 +76,94 @@ def read_ranges(settings: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
 
 
 def choose_answer(candidates: Sequence[FoundCheckpoint]) -> FoundCheckpoint | None:
-    """The best that was confirmed, or else the best, with what confirmation said of it."""
+    """The best that was confirmed; else the best, unless fresh data rejected any of them.
+
+    Where it did, there is no answer: one that nobody has judged, further down, is no better known
+    than those were.
+    """
     for found in candidates:
         if found.status == "confirmed":
             return found
+    if best_rejected(candidates) is not None:
+        return None
     return candidates[0] if candidates else None
+
+
+def best_rejected(candidates: Sequence[FoundCheckpoint]) -> FoundCheckpoint | None:
+    """The best of those that broke a limit on fresh data."""
+    return next((found for found in candidates if found.status == "failed"), None)
+
+
+def outcome_of(candidates: Sequence[FoundCheckpoint]) -> Outcome:
+    """Whether anything qualified, and whether fresh data rejected what did."""
+    if choose_answer(candidates) is not None:
+        return "feasible"
+    return "rejected" if candidates else "none feasible"
+
+
+def judged_places(uses: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int]]:
+    """Trial, attempt and step of all checkpoints that fresh data confirmed or rejected."""
+    judged = [use for use in uses if use["status"] in ("confirmed", "failed")]
+    return list(dict.fromkeys((use["trial"], use["attempt"], use["step"]) for use in judged))
+
+
+def with_judged(
+    best: Sequence[FoundCheckpoint], judged: Sequence[FoundCheckpoint], objective: Objective
+) -> list[FoundCheckpoint]:
+    """The best checkpoints and all that were judged, best first.
+
+    A verdict stands although better ones may have come since, of its own trial or of others.
+    """
+    known = {(found.trial, found.attempt, found.step) for found in best}
+    more = [f for f in judged if (f.trial, f.attempt, f.step) not in known]
+    return sorted([*best, *more], key=lambda found: objective.loss(found.value))
+
+
+def judged_by(
+    goals: Goals,
+    valid: Sequence[FoundCheckpoint],
+    uses: list[dict[str, Any]],
+    ranges: Mapping[str, tuple[float, float]],
+) -> tuple[list[FoundCheckpoint], list[FoundCheckpoint]]:
+    """Checkpoints that fresh data does not speak against under the limits of ``goals``; the others.
+
+    The verdicts in the file are about the limits of the study.
+    """
+    looked_at = {(use["trial"], use["attempt"], use["step"]) for use in uses}
+    kept: list[FoundCheckpoint] = []
+    rejected: list[FoundCheckpoint] = []
+    for found in valid:
+        if (found.trial, found.attempt, found.step) in looked_at:
+            found = with_confirmation(found, uses, ranges)
+            said = found.confirmation
+            assert said is not None
+            status = judge_fresh(goals, said.values, said.error)
+            found = replace(found, confirmation=replace(said, status=status))
+        (rejected if found.status == "failed" else kept).append(found)
+    return kept, rejected
+
+
+def read_candidates(
+    store: Store, goals: Goals, settings: Mapping[str, Any], uses: list[dict[str, Any]]
+) -> list[FoundCheckpoint]:
+    """The best valid checkpoint of each of the best trials, and all that were judged."""
+    most = max(settings["confirm_top"], settings["keep_models"])
+    best = best_of_each_trial(store, goals, "valid")[:most]
+    judged = [_valid_at(store, *place) for place in judged_places(uses)]
+    found = with_judged(best, [one for one in judged if one is not None], goals.objective)
+    ranges = read_ranges(settings)
+    return [with_confirmation(one, uses, ranges) for one in found]
+
+
+def _valid_at(store: Store, trial: int, attempt: int, step: int) -> FoundCheckpoint | None:
+    """The checkpoint at a step, as the check saw it that found it valid."""
+    rows = store.rows(
+        "SELECT r.*, t.params, t.total_steps FROM reports r JOIN trials t USING (trial, attempt) "
+        "WHERE trial = ? AND attempt = ? AND checked_step = ? AND stratum = 'valid' "
+        "AND checked_objective BETWEEN -1e308 AND 1e308 ORDER BY seq LIMIT 1",
+        (trial, attempt, step),
+    )
+    return _found(store, rows[0]) if rows else None
 
 
 def best_of_each_trial(store: Store, goals: Goals, stratum: str) -> list[FoundCheckpoint]:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from acetune import queries
 from acetune.core.errors import GoalError
@@ -28,12 +28,15 @@ _MEASURED = ("constraint", "stderr")  # columns, for each constraint
 class WhatIf:
     """The best checkpoint under other limits, from what was recorded.
 
-    ``unchecked_better`` counts better ones that nobody has checked, or not under every limit.
+    ``unchecked_better`` counts better ones that nobody has checked, or not under every limit;
+    ``rejected_better`` those that were left out because their values on fresh data break these
+    limits. Where ``best`` was judged, the status of its confirmation is about these limits too.
     """
 
     limits: Mapping[str, float]
     best: FoundCheckpoint | None
     unchecked_better: int
+    rejected_better: int = 0
 
     def __str__(self) -> str:
         found = "nothing recorded qualifies"
@@ -47,13 +50,21 @@ class WhatIf:
             verb = "was" if self.unchecked_better == 1 else "were"
             many = count(self.unchecked_better, f"{better}checkpoint")
             unchecked = f"perhaps better: {many} {verb} never fully checked"
-        return f"{limits}: {found}; {unchecked}"
+        left_out = ""
+        if self.rejected_better:
+            many = count(self.rejected_better, f"{better}checkpoint")
+            verb = "breaks" if self.rejected_better == 1 else "break"
+            left_out = f"; left out: {many} that {verb} a limit on fresh data"
+            if self.best is not None and self.best.status == "unconfirmed":
+                left_out += ", where this one was not judged"
+        return f"{limits}: {found}{left_out}; {unchecked}"
 
 
 @dataclass(frozen=True, repr=False)
 class StudyResult:
-    """The outcome of a study. ``best`` is None when nothing qualified.
+    """The outcome of a study. ``best`` is None when nothing qualified, or fresh data rejected it.
 
+    What was rejected is among the ``candidates``, with what ``confirm`` said of it.
     Made by :func:`acetune.tune`, or from a study file by :func:`acetune.load`.
     """
 
@@ -61,7 +72,8 @@ class StudyResult:
     goals: Goals
     best: FoundCheckpoint | None
     nearest_miss: FoundCheckpoint | None
-    candidates: list[FoundCheckpoint]  # the best valid checkpoint of each of the best trials
+    # the best valid checkpoint of each of the best trials, and all that were judged; best first
+    candidates: list[FoundCheckpoint]
     ledger: Ledger
     counts: Mapping[str, int]  # trials by state
     strata: Mapping[str, int]  # reports by stratum
@@ -72,9 +84,14 @@ class StudyResult:
     failed_check: FailureOfCheck | None = None  # the first that gave no number
 
     @property
-    def outcome(self) -> Literal["feasible", "none feasible"]:
-        """Whether anything qualified."""
-        return "none feasible" if self.best is None else "feasible"
+    def outcome(self) -> queries.Outcome:
+        """Whether anything qualified, and whether fresh data rejected what did."""
+        return queries.outcome_of(self.candidates)
+
+    @property
+    def rejected(self) -> FoundCheckpoint | None:
+        """The best that fresh data rejected, where there is no answer for that reason."""
+        return None if self.best is not None else queries.best_rejected(self.candidates)
 
     @property
     def interrupted(self) -> bool:
@@ -117,8 +134,9 @@ class StudyResult:
 
         The true answer is at least this good: checkpoints that were skipped because they could not
         win under the study's own limits were never checked, and where one of several constraints
-        was violated the others may not have been measured. A limit that is chosen after looking
-        needs fresh data to confirm it.
+        was violated the others may not have been measured. What was judged on fresh data must keep
+        these limits there as well, or is left out. A limit that is chosen after looking needs
+        other fresh data to confirm it.
         """
         known = {constraint.name: constraint for constraint in self.goals.constraints}
         for name, limit in limits.items():
@@ -131,11 +149,20 @@ class StudyResult:
         with reading(self.study) as store:
             checked = queries.checked_checkpoints(store, goals)
             valid = [found for found in checked if found.violation == 0]
+            uses = store.rows("SELECT * FROM confirmations ORDER BY use")
+            ranges = queries.read_ranges(json.loads(self.info["settings"]))
+            valid, rejected = queries.judged_by(goals, valid, uses, ranges)
             best = min(valid, key=lambda f: goals.objective.loss(f.value), default=None)
             value = None if best is None else best.value
             unchecked = queries.unchecked_better(store, goals, value)
         unchecked += queries.half_checked_better(checked, goals, value)
-        return WhatIf(dict(limits), best, unchecked)
+        worst = math.inf if best is None else goals.objective.loss(best.value)
+        left_out = {
+            (found.trial, found.attempt, found.step)
+            for found in rejected
+            if goals.objective.loss(found.value) < worst
+        }
+        return WhatIf(dict(limits), best, unchecked, len(left_out))
 
     def __str__(self) -> str:
         return summary_text(self)
@@ -168,18 +195,15 @@ def read_result(store: Store) -> StudyResult:
     info = store.study()
     goals = queries.goals_from_json(info["objective"], info["constraints"])
     settings = json.loads(info["settings"])
-    valid = queries.best_of_each_trial(store, goals, "valid")
     uses = store.rows("SELECT * FROM confirmations ORDER BY use")
     sessions = store.rows("SELECT ended FROM sessions ORDER BY session")
-    ranges = queries.read_ranges(settings)
-    valid = [queries.with_confirmation(found, uses, ranges) for found in valid]
     # where the check failed nobody knows how near it was
     misses = [
         found
         for found in queries.best_of_each_trial(store, goals, "invalid")
         if math.isfinite(found.violation)
     ]
-    candidates = valid[: max(settings["confirm_top"], settings["keep_models"])]
+    candidates = queries.read_candidates(store, goals, settings, uses)
     latest = f"({queries.LATEST_ATTEMPTS})"
     states = store.rows(f"SELECT state, count(*) AS n FROM {latest} GROUP BY state")
     strata = store.rows(

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from acetune.confirmation import check_after_run, confirm_best
+from acetune.confirmation import check_after_run, confirm_best, say_rejected
 from acetune.coordinator import Coordinator
 from acetune.core.errors import GoalError, StudyError
 from acetune.core.goals import (
@@ -240,6 +240,7 @@ def tune(
                     check_after_run(driver, coordinator, confirm_top, settings.workers)
                 if confirm is not None and not driver.interrupted:
                     confirm_best(driver, coordinator, confirm_top, listeners)
+                say_rejected(coordinator, listeners)
             finally:
                 driver.close()
                 listeners.call("on_end")

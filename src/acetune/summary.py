@@ -40,16 +40,17 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     """The lines of the summary: name and text."""
     goals, ledger = result.goals, result.ledger
     rows: list[tuple[str, str]] = []
-    best = result.best
-    if best is None:
+    best, rejected = result.best, result.rejected
+    if rejected is not None:
+        rows.append(("answer", no_recommendation(result)))
+        rows.append(("next", after_failed_confirmation(result)))
+        rows.append(("best rejected", describe_checkpoint(goals, rejected)))
+        rows.append(("trust", trust_in_best(result)))
+    elif best is None:
         name = "none feasible" if goals.constraints else "no answer"
         rows.append((name, nothing_feasible(result)))
         if result.nearest_miss is not None:
             rows.append(("nearest miss", describe_checkpoint(goals, result.nearest_miss)))
-    elif best.status == "failed":
-        rows.append(("answer", no_recommendation(result)))
-        rows.append(("next", after_failed_confirmation(result)))
-        rows.append(("best in search", describe_checkpoint(goals, best)))
     else:
         rows.append(("best feasible", describe_checkpoint(goals, best)))
     if best is not None:

@@ -6,55 +6,73 @@ import json
 from typing import TYPE_CHECKING
 
 from acetune.core.goals import Constraint, Goals
-from acetune.core.words import number
+from acetune.core.words import count, number
+from acetune.found import FoundCheckpoint, broken_on_fresh
 
 if TYPE_CHECKING:
-    from acetune.found import FoundCheckpoint
     from acetune.result import StudyResult
 
 _NOTABLE = 0.01  # of the objective: what it may lose on fresh data without a word
 
 
 def no_recommendation(result: StudyResult) -> str:
-    """That fresh data spoke against all that was judged, and by how much against the best."""
-    best = result.best
-    assert best is not None and best.confirmation is not None  # its status is failed
+    """That fresh data rejected all that was judged, and by how much the best of them."""
+    best = _rejected(result)
     judged = sum(found.status == "failed" for found in result.candidates)
-    who = "the candidate that was judged" if judged == 1 else f"all {judged} candidates"
-    there = " and ".join(
-        _against(best, limit, " there") for limit in _broken_on_fresh(result.goals, best)
-    )
+    who = "the candidate" if judged == 1 else f"all {judged} candidates"
+    there = " and ".join(_against(best, limit, " there") for limit in _broken(result.goals, best))
     had = "It" if judged == 1 else "The best"
-    return f"no model can be recommended: {who} broke a limit on fresh data. {had} had {there}"
+    return (
+        f"no model can be recommended: {who} that {'was' if judged == 1 else 'were'} judged broke "
+        f"a limit on fresh data. {had} had {there}"
+    )
 
 
 def after_failed_confirmation(result: StudyResult) -> str:
-    """What to do when fresh data has spoken against what was found."""
-    best = result.best
-    assert best is not None
+    """What to do when fresh data has rejected what was found."""
+    best = _rejected(result)
     wider = []
-    for limit in _broken_on_fresh(result.goals, best):
+    for limit in _broken(result.goals, best):
         measured = best.constraints.get(limit.name)
         if measured is not None and measured.stderr:
             wider.append(f"margin_se={limit.margin_se + 1:g} for {limit.name}")
         else:  # a margin has no effect there
             wider.append(f"a stricter limit of {limit.name}")
     top = json.loads(result.info["settings"])["confirm_top"]
+    # only of the best few is a model there to be judged
+    waiting = [
+        found
+        for found in result.candidates
+        if found.status == "unconfirmed" and found.checkpoint is not None
+    ]
+    here = ""
+    if waiting:
+        trials = list(dict.fromkeys(found.trial for found in result.candidates))
+        enough = max(top, trials.index(waiting[-1].trial) + 1)
+        here = (
+            f"{count(len(waiting), 'candidate')} with a kept model {_are(len(waiting))} not judged "
+            f"yet: the same call with confirm= and confirm_top={enough} (now {top}) does it; or "
+        )
     return (
-        f"keep away from the limit, in a new study: {', '.join(wider)}; or judge more candidates, "
-        f"confirm_top={2 * top + 1} (now {top}); or check on more rows"
+        f"{here}keep away from the limit, in a new study: {', '.join(wider)}; or judge more "
+        f"candidates there, confirm_top={2 * top + 1} (now {top}); or check on more rows"
     )
 
 
-def _broken_on_fresh(goals: Goals, found: FoundCheckpoint) -> list[Constraint]:
-    """The constraints whose limit the values on fresh data break, without margin."""
+def _are(many: int) -> str:
+    return "is" if many == 1 else "are"
+
+
+def _rejected(result: StudyResult) -> FoundCheckpoint:
+    found = result.rejected
+    assert found is not None  # nobody asks where the outcome is another
+    return found
+
+
+def _broken(goals: Goals, found: FoundCheckpoint) -> list[Constraint]:
+    """The constraints whose limit a checkpoint breaks on fresh data."""
     assert found.confirmation is not None
-    values = found.confirmation.values
-    return [
-        c
-        for c in goals.constraints
-        if c.name in values and not c.without_margin().holds(values[c.name])
-    ]
+    return broken_on_fresh(goals, found.confirmation.values)
 
 
 def _against(found: FoundCheckpoint, limit: Constraint, where: str = "") -> str:
@@ -72,9 +90,9 @@ def trust(goals: Goals, found: FoundCheckpoint) -> str:
     if confirmation is None:
         distance = _distance(goals, found)
         return "unconfirmed: nothing was measured on fresh data (confirm=)" + distance
-    if confirmation.error is not None:
+    if confirmation.error is not None and confirmation.status != "failed":
         return f"unconfirmed, because confirm went wrong: {confirmation.error}"
-    broken = [] if confirmation.status == "confirmed" else _broken_on_fresh(goals, found)
+    broken = [] if confirmation.status == "confirmed" else _broken(goals, found)
     parts = [_against(found, limit) for limit in broken]
     for name, measured in confirmation.values.items():
         if any(limit.name == name for limit in broken):
@@ -118,10 +136,14 @@ def _expect(goals: Goals, found: FoundCheckpoint) -> str:
 
 
 def trust_in_best(result: StudyResult) -> str:
-    """What can be said about the answer, and how often the fresh data was used for it."""
+    """What can be said about the answer, and how often the fresh data was used for it.
+
+    Where there is none because fresh data rejected it: about the best that was rejected.
+    """
     uses = result.confirmation_uses
     used = f"; the fresh data was used {uses} times" if uses > 1 else ""
-    return "" if result.best is None else trust(result.goals, result.best) + used
+    found = result.best or result.rejected
+    return "" if found is None else trust(result.goals, found) + used
 
 
 def _distance(goals: Goals, found: FoundCheckpoint) -> str:

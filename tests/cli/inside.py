@@ -14,6 +14,7 @@ class Command:
 
     def __init__(self, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> None:
         self._capsys, self._patch = capsys, patch
+        self.status: object = None  # of the last call
         patch.setenv("COLUMNS", "80")
 
     def __call__(self, *arguments: object, ok: bool = True) -> tuple[str, str]:
@@ -22,6 +23,7 @@ class Command:
         with pytest.raises(SystemExit) as end:
             main()
         printed = self._capsys.readouterr()
+        self.status = end.value.code or 0
         assert (not end.value.code) is ok, printed.out + printed.err
         return printed.out, printed.err
 

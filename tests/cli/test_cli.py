@@ -31,9 +31,16 @@ STUDY = dict(
 """
 
 
-def acetune(*arguments: str, cwd: Path, ok: bool = True) -> str:
+def acetune(*arguments: str, cwd: Path, ok: bool = True, code: int | None = None) -> str:
+    """What it printed; where it is not ``ok``, what it complained about.
+
+    A ``code`` is that of a study without an answer, which is no complaint.
+    """
     command = [sys.executable, "-m", "acetune", *arguments]
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+    if code is not None:
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
     assert (done.returncode == 0) is ok, done.stdout + done.stderr
     return done.stdout if ok else done.stderr
 
@@ -86,10 +93,10 @@ def test_a_stopped_trial_is_explained_with_its_numbers(folder: Path) -> None:
 
 def test_nothing_feasible_is_said_with_the_nearest_miss(folder: Path) -> None:
     (folder / "my-study.py").write_text(STUDY_FILE.replace("LIMIT", "-1.0"))
-    printed = acetune("run", "my-study.py", cwd=folder)
+    printed = acetune("run", "my-study.py", cwd=folder, code=3)
     assert "none feasible" in printed and "best feasible" not in printed
     assert "nearest miss" in printed
-    shown = json.loads(acetune("show", "my-study.db", "--json", cwd=folder))
+    shown = json.loads(acetune("show", "my-study.db", "--json", cwd=folder, code=3))
     assert shown["best"] is None
     assert shown["nearest_miss"]["violation"] > 0
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import sqlite3
 from pathlib import Path
 
 import httpx
@@ -119,3 +121,18 @@ def test_hostile_strings_never_become_markup(study: Path) -> None:
             detail = client.get(f"/api/trials/{row[at['trial']]}")
             assert detail.status_code == 200
             assert detail.headers["content-type"].startswith("application/json")
+
+
+def test_a_rejected_model_is_not_handed_over(tmp_path: Path) -> None:
+    study = make_study(tmp_path / "study.db", trials=30, reports=600, constraints=1)
+    fresh = json.dumps({"gap": [0.4321, 0.01]})
+    with contextlib.closing(sqlite3.connect(study)) as db, db:
+        db.execute("UPDATE confirmations SET status = 'failed', metrics = ?", (fresh,))
+    with asking(study) as client:
+        answer = client.get("/api/content").json()["answer"]
+        page = client.get("/").text
+    assert answer["outcome"] == "rejected" and not answer["recommended"]
+    assert answer["best"] is answer["load"] is None
+    assert answer["rejected"]["fresh"]["constraints"][0]["value"] == 0.4321
+    assert "rejected: broke a limit on fresh data" in page and "badge-good" not in page
+    assert "feasible, unconfirmed" not in page and ".best.load()" not in page

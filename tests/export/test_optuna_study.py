@@ -201,13 +201,26 @@ def test_trials_passed_over_for_a_confirmed_one_are_not_the_best(name: str, stud
     assert [use["metrics"][name] for use in uses] == [[3.0, 0.0], [1.0, 0.0]]
 
 
-def test_if_all_failed_on_fresh_data_the_best_of_the_search_stays(study: Path) -> None:
+def test_if_all_failed_on_fresh_data_there_is_no_best_trial(study: Path) -> None:
+    """Neither the one that was rejected nor one that nobody has judged."""
     with writing(study) as author:
         author.run(1, {"x": 0.5}, [(2.0, VALID)])
         author.run(2, {"x": 0.5}, [(1.0, VALID)])
         with author.store.transaction():
             author.store.add_confirmation(2, 1, 1, "failed", {"g": (3.0, 0.0)}, None, 0.0)
-    assert to_optuna(study).best_trial.user_attrs["trial"] == 2
+    made = to_optuna(study)
+    assert [t.constraints["passed over"] for t in made.trials] == [1.0, 1.0]
+    assert (made.user_attrs["outcome"], made.user_attrs["answer"]) == ("rejected", None)
+    with pytest.raises(ValueError, match="No feasible trials"):
+        made.best_trial  # noqa: B018
+
+
+def test_the_answer_is_named(study: Path) -> None:
+    with writing(study) as author:
+        author.run(1, {"x": 0.5}, [(2.0, VALID), (1.0, VALID)])
+    made = to_optuna(study)
+    assert made.user_attrs["outcome"] == "feasible"
+    assert made.user_attrs["answer"] == {"trial": 1, "attempt": 1, "step": 2}
 
 
 @pytest.mark.filterwarnings("error")

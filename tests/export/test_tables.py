@@ -171,7 +171,9 @@ def test_values_by_hand(study: Path, tmp_path: Path) -> None:
     assert (second["state"], second["reason"]) == ("failed", "no")
     assert (second["violation"], second["constraint.g"]) == ("inf", "")
     assert second["best_valid_objective"] == "" and second["confirmation"] == ""
-    (use,) = json.loads((tmp_path / "out/study.json").read_text())["confirmations"]
+    told = json.loads((tmp_path / "out/study.json").read_text())
+    assert (told["outcome"], told["answer"]) == ("rejected", None)
+    (use,) = told["confirmations"]
     assert (use["trial"], use["step"], use["status"]) == (1, 3, first["confirmation"])
     assert use["metrics"] == {"g": [2.5, 0.1]}
     reports = cells(tmp_path / "out/reports.csv")

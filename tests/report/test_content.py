@@ -19,7 +19,9 @@ from acetune.core.goals import Goals, Objective
 from acetune.found import Ledger
 from acetune.queries import TRIALS, unchecked_better
 from acetune.report.answer import result_of
-from acetune.report.content import content
+from acetune.report.content import content, trial_detail
+from acetune.report.figures import Digest
+from acetune.report.figures.choosing import chosen_trials
 from acetune.report.view import StudyView
 from acetune.result import reading
 from engines.helpers import by_hand, g_of, tune
@@ -214,15 +216,55 @@ def test_when_fresh_data_breaks_a_limit_nothing_is_recommended(study: Path) -> N
         confirm_top=3,
     )
     answer = require_same_numbers(StudyView(study))["answer"]
-    assert answer["outcome"] == "feasible" and not answer["recommended"]
+    assert answer["outcome"] == "rejected" and not answer["recommended"]
+    assert answer["best"] is None and answer["load"] is None
     assert answer["words"] == (
-        "No model can be recommended: all 2 candidates broke a limit on fresh data. The best had "
-        "g 2.5 there (limit ≤ 2; 2 where it was chosen)."
+        "No model can be recommended: all 2 candidates that were judged broke a limit on fresh "
+        "data. The best had g 2.5 there (limit ≤ 2; 2 where it was chosen)."
     )
     assert "confirm_top=7 (now 3)" in answer["next"]
-    (fresh,) = answer["best"]["fresh"]["constraints"]
+    assert [found["status"] for found in answer["candidates"]] == ["failed", "failed"]
+    rejected = answer["rejected"]
+    (fresh,) = rejected["fresh"]["constraints"]
     assert (fresh["value"], fresh["ok"], fresh["excess"]) == (2.5, False, 0.5)
-    assert answer["best"]["constraints"][0]["ok"] and answer["best"]["fresh"]["objective"] is None
+    assert rejected["constraints"][0]["ok"] and rejected["fresh"]["objective"] is None
+    view = StudyView(study)
+    assert (
+        "it holds a rejected candidate: step 2 of 3 broke a limit on fresh data"
+        in trial_detail(view, rejected["trial"])["why"]
+    )
+    digest = Digest(view)
+    assert digest.answer is None and digest.rejected is not None
+    assert digest.rejected.trial == rejected["trial"]
+    assert chosen_trials(digest)[rejected["trial"]] == "rejected on fresh data"
+    assert not any(
+        "the answer" in json.dumps(figure["figure"]) for figure in content(view)["figures"]
+    )
+
+
+@pytest.mark.parametrize(
+    "said", [["failed", None], ["failed", "confirmed"], ["confirmed", "failed"], ["failed"] * 2]
+)
+def test_verdicts_on_earlier_attempts_stand(study: Path, said: list[str | None]) -> None:
+    """As in the result: also of a checkpoint that is no longer the best of its trial."""
+    goals = Goals(Objective("loss"), (Constraint("g", upper=2.0),))
+    attempts = [Attempt([(loss, {"g": Estimate(1.0)})], None, "finished", 0) for loss in (2.0, 1.0)]
+    store = write(Written(goals, [attempts]), study)
+    for attempt, status in enumerate(said, 1):
+        if status is not None:
+            fresh = {"g": (9.0 if status == "failed" else 1.0, 0.0)}
+            with store.transaction():
+                store.add_confirmation(1, attempt, 1, status, fresh, None, 1e9)
+    store.close()
+    view = StudyView(study)
+    answer = require_same_numbers(view)["answer"]
+    assert result_of(view).candidates == acetune.load(study).candidates
+    star = Digest(view).answer
+    if "confirmed" not in said:
+        assert answer["best"] is star is None and answer["outcome"] == "rejected"
+    else:
+        attempt = said.index("confirmed") + 1
+        assert star is not None and answer["best"]["attempt"] == star.attempt == attempt
 
 
 def test_what_was_not_checked_is_counted_and_said(study: Path) -> None:

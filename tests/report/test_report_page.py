@@ -95,12 +95,19 @@ def test_a_broken_limit_on_fresh_data_is_not_green(browser: Browser, tmp_path: P
         page = watched.page
         expect(page.locator("#answer .words")).to_contain_text("No model can be recommended")
         expect(page.locator("#answer .words")).to_contain_text("gap 0.4321 there (limit ≤ 0.1")
-        expect(page.locator("#answer")).to_contain_text("What next: keep away from the limit")
+        expect(page.locator("#answer .badge")).to_have_class("badge badge-bad")
+        expect(page.locator("#answer .badge")).to_have_text("rejected: broke a limit on fresh data")
+        expect(page.locator("#answer")).to_contain_text("keep away from the limit")
+        expect(page.locator("#answer [data-action=copy]")).to_have_count(0)  # nothing to take
+        expect(page.locator("#answer")).not_to_contain_text("best.load()")
         values = page.locator("#answer table").first
         expect(values.locator(".bad")).to_have_text("broken")
         assert values.locator(".good").count() == 0
         expect(values).to_contain_text("not measured")
-        expect(page.locator("#result-0")).to_contain_text("It broke a limit on fresh data.")
+        expect(page.locator("#slider-0")).to_contain_text("that it keeps there too")
+        shown = acetune.load(study).what_if(gap=0.1).best
+        assert shown is not None and shown.status == "unconfirmed"
+        expect(page.locator("#result-0")).to_have_attribute("data-value", str(shown.value))
 
 
 def test_the_slider_gives_what_the_study_would(

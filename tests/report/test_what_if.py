@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import acetune
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
+from acetune.found import judge_fresh
 from acetune.report.view import StudyView
 from acetune.report.what_if import NOTE, what_if
 from report.written import Attempt, Written, studies, write, write_attempt
@@ -90,6 +92,67 @@ def test_a_study_that_grows_gives_the_same(study: Written) -> None:
             what_if(view)
         require_same_as_result(view)
         store.close()
+
+
+FRESH = st.lists(
+    st.tuples(st.integers(0, 30), st.floats(-3, 3), st.sampled_from(["all", "one", "none"])),
+    max_size=4,
+)
+
+
+@given(studies(), FRESH)
+@settings(max_examples=25, deadline=None)
+def test_what_was_judged_on_fresh_data_must_keep_the_limit_there(
+    study: Written, fresh: list[tuple[int, float, str]]
+) -> None:
+    """Also where the verdict comes after the breakpoints were known."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "study.db"
+        store = write(study, path)
+        with StudyView(path) as view:
+            what_if(view)
+            found = store.rows("SELECT * FROM reports WHERE stratum != 'unchecked'")
+            for place, value, which in fresh if found else ():
+                row = found[place % len(found)]
+                names = [c.name for c in study.goals.constraints]
+                names = {"all": names, "one": names[:1], "none": []}[which]
+                values = dict.fromkeys(names, (value, 0.5))
+                where = row["trial"], row["attempt"], row["checked_step"]
+                with store.transaction():
+                    error = None if which == "all" else "it broke"
+                    status = judge_fresh(
+                        study.goals, {n: Estimate(*v) for n, v in values.items()}, error
+                    )
+                    store.add_confirmation(*where, status, values, error, 1e9)
+                view.refresh()
+                require_same_as_result(view)
+        store.close()
+
+
+def test_what_fresh_data_rejected_counts_from_its_values_on(study: Path) -> None:
+    goals = Goals(Objective("auc", "max"), (Constraint("gap", upper=0.2),))
+    reports: list[tuple[float, Any]] = [
+        (0.5, {"gap": Estimate(0.1)}), (0.9, {"gap": Estimate(0.15)})
+    ]  # fmt: skip
+    store = write(Written(goals, [[Attempt(reports, None, "finished", 0)]]), study)
+    with store.transaction():
+        store.add_confirmation(1, 1, 2, "failed", {"gap": (0.3, 0.0)}, None, 1e9)
+    store.close()
+
+    (gap,) = what_if(StudyView(study))
+    points = [(p["limit"], p["value"]) for p in gap["breakpoints"]]
+    assert points == [(None, None), (0.1, 0.5), (0.3, 0.9)]
+    result = acetune.load(study)
+    here, looser = result.what_if(gap=0.2), result.what_if(gap=0.3)
+    assert here.best is not None and (here.best.value, here.rejected_better) == (0.5, 1)
+    assert str(here) == (
+        "gap at 0.2: 0.5 (trial 1, step 1 of 10); left out: 1 better checkpoint that breaks a "
+        "limit on fresh data, where this one was not judged; nothing better unchecked"
+    )
+    assert looser.best is not None and (looser.best.value, looser.rejected_better) == (0.9, 0)
+    assert looser.best.status == "confirmed" and "fresh" not in str(looser)
+    nothing = result.what_if(gap=0.01)
+    assert nothing.best is None and nothing.rejected_better == 0
 
 
 def test_breakpoints_by_hand(study: Path) -> None:

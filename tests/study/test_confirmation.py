@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Callable
@@ -12,7 +13,9 @@ import pytest
 
 import acetune
 from acetune import ACE, Constraint, Estimate, StudyResult
+from acetune.core.goals import Goals, Objective
 from engines.helpers import Events, append_line, by_hand, g_of, read_lines, rows, tune
+from report.written import Attempt, Written, write
 
 # trial 2 is best, then 3, 1, 4; the search finds all of them valid
 TABLE = [[(3.0, 1.0)], [(1.0, 1.0)], [(2.0, 1.0)], [(4.0, 1.0)]]
@@ -66,16 +69,161 @@ def test_a_runner_up_is_confirmed_when_the_first_fails(study: Path) -> None:
 def test_all_fail(study: Path) -> None:
     result = run(study, lambda model: {"g": 2.5})
 
-    assert result.best is not None and (result.best.trial, result.best.status) == (2, "failed")
+    assert result.best is None and result.outcome == "rejected"
+    assert result.rejected is not None and result.rejected.trial == 2
+    assert [(f.trial, f.status) for f in result.candidates] == [
+        (2, "failed"), (3, "failed"), (1, "failed")
+    ]  # fmt: skip
+    assert result.rejected.confirmation is not None
+    assert result.rejected.confirmation.values == {"g": Estimate(2.5)}
     assert uses(study) == [(2, "failed"), (3, "failed"), (1, "failed")]
     text = str(result)
-    first = "no model can be recommended: all 3 candidates broke a limit on fresh data. "
-    first += "The best had g 2.5 there (limit <= 2; 1 where it was chosen)"
+    first = "no model can be recommended: all 3 candidates that were judged broke a limit on "
+    first += "fresh data. The best had g 2.5 there (limit <= 2; 1 where it was chosen)"
     assert text.startswith(f"answer         {first}\n")  # before any value of the search
     assert "best feasible" not in text and "not measured" not in text
     # without a standard error a margin has no effect
-    assert "a stricter limit of g; or judge more candidates, confirm_top=7 (now 3)" in text
+    assert "a stricter limit of g; or judge more candidates there, confirm_top=7 (now 3)" in text
     assert "broke a limit on fresh data: g 2.5 (limit <= 2; 1 where it was chosen)" in text
+    # neither the parameters nor the model are offered
+    assert "\nparameters" not in text and "\nmodel" not in text
+    assert acetune.load(study).outcome == "rejected"
+
+
+def test_an_unjudged_one_further_down_is_not_handed_over_instead(study: Path) -> None:
+    result = run(study, lambda model: {"g": 2.5}, top=1)
+
+    assert result.best is None and result.outcome == "rejected"
+    # trial 1 was checked before the better ones came
+    assert [(f.trial, f.status) for f in result.candidates] == [(2, "failed"), (1, "unconfirmed")]
+    assert (
+        "1 candidate with a kept model is not judged yet: the same call with confirm= and "
+        "confirm_top=2 (now 1) does it; or keep away"
+    ) in str(result)
+
+    again = run(study, lambda model: {"g": 1.0}, top=2)  # as it says
+    assert uses(study) == [(2, "failed"), (1, "confirmed")]
+    assert again.best is not None and again.best.trial == 1 and again.outcome == "feasible"
+    assert again.rejected is None
+
+
+def test_the_rejection_is_told_to_listeners(study: Path) -> None:
+    events = Events()
+    run(study, lambda model: {"g": 2.5}, callbacks=[events])
+
+    assert [note for note in events.notices if "no model can be recommended: all 3" in note]
+
+
+def test_a_rejection_stands_without_confirm(study: Path) -> None:
+    """New candidates, better than those rejected, are not handed over unjudged."""
+    run(study, lambda model: {"g": 2.5}, max_trials=1)
+    without = run(study, None, max_trials=4)  # type: ignore[arg-type]
+
+    assert [found.trial for found in without.candidates] == [2, 3, 1]
+    assert without.best is None and without.outcome == "rejected"
+    assert "2 candidates with a kept model are not judged yet" in str(without)
+
+    judged = run(study, lambda model: {"g": 1.0}, max_trials=4)
+    assert judged.best is not None and judged.best.trial == 2
+    assert uses(study) == [(1, "failed"), (2, "confirmed")]
+
+
+def test_a_rejection_stands_when_better_ones_push_it_out(study: Path) -> None:
+    """The rejected one is no longer among the best that are kept, and is remembered."""
+    run(study, lambda model: {"g": 2.5}, top=1, keep_models=1, max_trials=1)
+    result = run(study, None, top=1, keep_models=1)  # type: ignore[arg-type]
+
+    assert [(f.trial, f.status) for f in result.candidates] == [(2, "unconfirmed"), (1, "failed")]
+    assert result.best is None and result.rejected is not None and result.rejected.trial == 1
+
+
+def test_a_confirmed_one_stays_the_answer_when_better_ones_push_it_out(study: Path) -> None:
+    run(study, lambda model: {"g": 1.0}, top=1, keep_models=1, max_trials=1)
+    result = run(study, lambda model: {"g": 2.5}, top=1, keep_models=1)
+
+    assert uses(study) == [(1, "confirmed"), (2, "failed")]
+    assert result.best is not None and (result.best.trial, result.best.status) == (1, "confirmed")
+
+
+def verdicts(study: Path, *found: tuple[int, str]) -> StudyResult:
+    """Trial 1 with a second attempt that is better, and what fresh data said of its attempts."""
+    goals = Goals(Objective("loss"), (Constraint("g", upper=2),))
+    attempts = [Attempt([(loss, {"g": Estimate(1.0)})], None, "finished", 0) for loss in (2.0, 1.0)]
+    other = Attempt([(4.0, {"g": Estimate(1.0)})], None, "finished", 0)
+    with contextlib.closing(write(Written(goals, [attempts, [other]]), study)) as store:
+        for attempt, status in found:
+            with store.transaction():
+                fresh = {"g": (9.0 if status == "failed" else 1.0, 0.0)}
+                store.add_confirmation(1, attempt, 1, status, fresh, None, 0.0)
+    return acetune.load(study)
+
+
+def test_a_rejection_stands_beside_a_later_attempt(study: Path) -> None:
+    """The better checkpoint that the trial has found since is to be judged for itself."""
+    result = verdicts(study, (1, "failed"))
+
+    assert [(f.trial, f.attempt, f.status) for f in result.candidates] == [
+        (1, 2, "unconfirmed"), (1, 1, "failed"), (2, 1, "unconfirmed")
+    ]  # fmt: skip
+    assert result.best is None and result.outcome == "rejected"
+
+
+@pytest.mark.parametrize("better", [1, 2])
+def test_of_two_attempts_the_confirmed_one_is_the_answer(study: Path, better: int) -> None:
+    result = verdicts(study, (better, "confirmed"), (3 - better, "failed"))
+
+    best = result.best
+    assert best is not None and (best.trial, best.attempt) == (1, better)
+    assert best.status == "confirmed" and result.outcome == "feasible"
+
+
+def test_while_confirm_is_under_way_nothing_rejected_is_handed_over(
+    study: Path, tmp_path: Path
+) -> None:
+    """Read in the middle: by the second call of confirm the first verdict is in the file."""
+    seen = tmp_path / "seen"
+
+    def confirm(model: tuple[int, int, float]) -> dict[str, Any]:
+        result = acetune.load(study)
+        best = "none" if result.best is None else result.best.trial
+        append_line(seen, model[0], result.outcome, best)
+        return {"g": 2.5 * (model[0] == 2)}
+
+    run(study, confirm)
+    assert read_lines(seen) == [["2", "feasible", "2"], ["3", "rejected", "none"]]
+
+
+def test_some_rejected_and_the_rest_not_to_be_judged(study: Path) -> None:
+    def confirm(model: tuple[int, int, float]) -> dict[str, Any]:
+        if model[0] != 2:
+            raise FileNotFoundError("fresh.csv")
+        return {"g": 2.5}
+
+    result = run(study, confirm)
+    assert uses(study) == [(2, "failed"), (3, "unconfirmed"), (1, "unconfirmed")]
+    assert result.best is None and result.outcome == "rejected"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"g": 9.0, "h": math.nan},
+        {"g": 9.0, "h": None},
+        {"g": 9.0, "h": 1.0, "loss": math.nan},
+        {"g": 9.0},  # a constraint is missing
+        {"g": 9.0, "h": 1.0, "los": 1.0},  # a name is wrong
+    ],
+)
+def test_a_broken_limit_counts_whatever_else_went_wrong(
+    study: Path, answer: dict[str, Any]
+) -> None:
+    limits = [Constraint(name, upper=2, check=g_of) for name in ("g", "h")]
+    result = run(study, lambda model: answer, top=1, constraints=limits)
+
+    assert uses(study) == [(2, "failed")]
+    assert result.best is None and result.outcome == "rejected"
+    assert "g 9 there (limit <= 2; 1 where it was chosen)" in str(result)
+    assert "broke a limit on fresh data: g 9 (" in str(result)
 
 
 def test_a_margin_is_named_where_it_has_an_effect(study: Path) -> None:

@@ -149,12 +149,13 @@ def test_json_stays_json_when_a_check_fails(study: Path) -> None:
     notices = Notices()
     result = tune(constant, study, constraints=[broken], callbacks=[notices])
     command = [sys.executable, "-m", "acetune", "show", "--json", str(study)]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr  # nothing qualifies
 
     def refuse(text: str) -> None:
         raise AssertionError(text)
 
-    shown = json.loads(printed, parse_constant=refuse)
+    shown = json.loads(done.stdout, parse_constant=refuse)
     assert shown["best"] is None
     assert shown["nearest_miss"] is None  # how near it was is not known
     assert [text for text in notices.texts if "ZeroDivisionError" in text]

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from acetune import ACE, Constraint, StudyResult, Trial
 from acetune.cli import app
+from acetune.cli.exits import code_of
 from acetune.report.answer import ledger_of
 from acetune.report.html import write_report
 from acetune.report.view import StudyView
@@ -127,7 +128,7 @@ def test_what_people_see_of_what_was_left_out(study: Path, tmp_path: Path) -> No
     assert "not measured" not in first.output
 
     shown = runner.invoke(app, ["show", str(study)], env={"COLUMNS": "200"})
-    assert shown.exit_code == 0, shown.output
+    assert shown.exit_code == code_of(result), shown.output
     assert "failed" not in shown.output
 
     table = tmp_path / "trials.csv"

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from acetune import __version__
+from acetune.cli.exits import ExitCode
 from acetune.core.errors import AcetuneError
 
 #: the verbs in the order of the help, and the file of each
@@ -60,9 +61,16 @@ class _Group(TyperGroup):
         return list(self.commands)
 
 
+_HELP = """Tune models that must also qualify: fair, robust, fast, small enough.
+
+Exit status of demo, run, resume and show:
+
+\b
+"""
+
 app = typer.Typer(
     cls=_Group,
-    help="Tune models that must also qualify: fair, robust, fast, small enough.",
+    help=_HELP + "\n".join(f"{code.value:>3}  {code.meaning}" for code in ExitCode),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -88,4 +96,4 @@ def main() -> None:
         app()
     except AcetuneError as error:
         sys.stderr.write(f"acetune: {error}\n")
-        sys.exit(1)
+        sys.exit(ExitCode.ERROR)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from acetune.cli.exits import end_with
 from acetune.cli.report import say_report
 from acetune.core.goals import Constraint
 from acetune.display import summary
@@ -70,18 +71,19 @@ def demo(
     say_report(write_report(study, study.with_suffix(".html")))
     for line in next_steps(result, study, limit):
         console.print(line, highlight=False, soft_wrap=True)
+    end_with(result)
 
 
 def next_steps(result: StudyResult, study: Path, limit: float) -> list[str]:
     """What to try next, given how it went."""
     lines = ["Next:"]
-    if result.best is None:
+    if result.outcome == "none feasible":
         lines.append(
             "  nothing qualified: more time, --seconds 120, or a looser limit in a study of"
         )
         lines.append("  its own, --limit 0.3 --study loose.db")
-    elif result.best.status == "failed":
-        lines.append("  the answer broke the limit on fresh data: keep a wider margin,")
+    elif result.outcome == "rejected":
+        lines.append("  all that was judged broke the limit on fresh data: keep a wider margin,")
         lines.append("  --margin-se 1.6 --study margin.db")
     if result.goals.constraints:
         looser = result.what_if(eod=round(limit * 1.2, 4))

@@ -55,12 +55,12 @@ def explain(
             "AND r.attempt = ? ORDER BY seq",
             (trial, latest["attempt"]),
         )
-        best = read_result(store).best
+        result = read_result(store)
     goals = goals_from_json(info["objective"], info["constraints"])
     policy = json.loads(info["policy"])
-    place = latest["trial"], latest["attempt"]
+    best, place = result.best, (latest["trial"], latest["attempt"])
     lines = [
-        holds_answer(best, *place),
+        *holds_answer(best, result.candidates, *place),
         *headline(latest, len(attempts), policy if goals.constraints else {}),
         None if hardware is None else f"measured on: {hardware}",
         *(f"limit: {constraint.describe()}" for constraint in goals.constraints),

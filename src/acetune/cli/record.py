@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from acetune.cli.exits import ExitCode
 from acetune.cli.progress import progress_bar
 from acetune.cli.run import load_file
 from acetune.core.errors import GoalError
@@ -128,7 +129,7 @@ def record(
                 highlight=False,
                 soft_wrap=True,
             )
-            raise typer.Exit(130) from None
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
     _describe(console, table, output)
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from acetune.cli.exits import ExitCode
 from acetune.cli.progress import progress_bar
 from acetune.core.errors import GoalError
 from acetune.drawing import write_figures
@@ -190,7 +191,7 @@ def _train(
                 highlight=False,
                 soft_wrap=True,
             )
-            raise typer.Exit(130)
+            raise typer.Exit(ExitCode.INTERRUPTED)
 
 
 def _replay(table: CurveTable, live: Sequence[LiveRun], plan: LivePlan, processes: int) -> Beside:

@@ -15,6 +15,7 @@ import cloudpickle
 import typer
 from rich.console import Console
 
+from acetune.cli.exits import end_with
 from acetune.core.errors import AcetuneError, GoalError, StudyError
 from acetune.core.suggestions import suggestion
 from acetune.display import summary
@@ -167,12 +168,13 @@ def load_file(path: Path) -> tuple[Any, dict[str, Any]]:
 def _finish(result: StudyResult) -> None:
     console = Console()
     console.print(summary(result))
-    if result.interrupted:
-        text = f"interrupted; go on with: acetune resume {shown(result.study)}"
-        console.print(text, highlight=False, soft_wrap=True)
-        raise typer.Exit(130)
     study = shown(result.study)
-    console.print(f"see it: acetune report {study} --open", highlight=False, soft_wrap=True)
-    console.print(
-        f"again, or as data: acetune show {study} [--json]", highlight=False, markup=False
-    )
+    if result.interrupted:
+        text = f"interrupted; go on with: acetune resume {study}"
+        console.print(text, highlight=False, soft_wrap=True)
+    else:
+        console.print(f"see it: acetune report {study} --open", highlight=False, soft_wrap=True)
+        console.print(
+            f"again, or as data: acetune show {study} [--json]", highlight=False, markup=False
+        )
+    end_with(result)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from acetune.cli.exits import end_with
 from acetune.display import summary
 from acetune.found import FoundCheckpoint
 from acetune.result import StudyResult, load
@@ -20,12 +21,16 @@ def show(
     study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
-    """Show the best feasible checkpoint of STUDY, where the time went, and the strata."""
+    """Show the best feasible checkpoint of STUDY, where the time went, and the strata.
+
+    Where there is none, also so far, the exit status is 3; where fresh data rejected it, 4.
+    """
     result = load(study)
     if as_json:
         typer.echo(json.dumps(to_json(result), indent=2, allow_nan=False))
     else:
         Console().print(summary(result))
+    end_with(result, ran=False)
 
 
 def to_json(result: StudyResult) -> dict[str, Any]:
@@ -37,6 +42,7 @@ def to_json(result: StudyResult) -> dict[str, Any]:
         "objective": asdict(goals.objective),
         "constraints": {c.name: c.describe() for c in goals.constraints},
         "best": _checkpoint(result.best),
+        "candidates": [_checkpoint(found) for found in result.candidates],
         "nearest_miss": _checkpoint(result.nearest_miss),
         "trials": dict(result.counts),
         "strata": dict(result.strata),

@@ -25,7 +25,16 @@ from acetune.export.places import is_study_file, shown_place
 Target: TypeAlias = str | os.PathLike[str] | BaseStorage | None
 
 _SQLITE = "sqlite:///"
-_KEPT = ("objective", "constraints", "policy", "settings", "versions", "confirmations")
+_KEPT = (
+    "objective",
+    "constraints",
+    "policy",
+    "settings",
+    "versions",
+    "confirmations",
+    "outcome",
+    "answer",
+)
 
 
 def to_optuna(

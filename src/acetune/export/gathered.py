@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from acetune.core.goals import Goals
-from acetune.queries import goals_from_json
+from acetune.queries import choose_answer, goals_from_json, outcome_of, read_candidates
 from acetune.store import CheckRow, ReportRow, Store
 
 Reported: TypeAlias = tuple[ReportRow, list[CheckRow]]
@@ -127,6 +127,12 @@ class Gathered:
             self.info["confirmations"] = [
                 use | {"metrics": json.loads(use["metrics"])} for use in uses
             ]
+            candidates = read_candidates(store, self.goals, self.info["settings"], uses)
+            best = choose_answer(candidates)
+            self.info["outcome"] = outcome_of(candidates)
+            self.info["answer"] = best and {
+                "trial": best.trial, "attempt": best.attempt, "step": best.step
+            }  # fmt: skip
             self._confirmations = {
                 (use["trial"], use["attempt"], use["step"]): use["status"] for use in uses
             }

@@ -42,9 +42,7 @@ def frozen_trials(
     goals, trials = gathered.goals, gathered.trials()
     violations = [t.nearest_miss.violation for t in trials if t.nearest_miss is not None]
     largest = max(filter(math.isfinite, violations), default=1.0)
-    settings = gathered.info["settings"]
-    candidates = max(settings["confirm_top"], settings["keep_models"])  # as the result has them
-    passed_over = _passed_over(trials, candidates)
+    passed_over = _passed_over(trials, gathered.info["answer"])
     for trial in trials:
         constraints = _constraints(goals, trial.found, largest)
         if trial.number in passed_over:
@@ -108,12 +106,18 @@ def _constraints(goals: Goals, found: Checked | None, largest: float) -> dict[st
     return amounts(goals, measured, largest)
 
 
-def _passed_over(trials: list[GatheredTrial], candidates: int) -> set[int]:
-    """Trials that would win in the search, and gave way to one that fresh data confirmed."""
-    found = [(t.best_valid[:3], t.number, t.status) for t in trials if t.best_valid is not None]
-    best = sorted(found)[:candidates]
-    places = [place for place, (*_, status) in enumerate(best) if status == "confirmed"]
-    return {number for _, number, _ in best[: places[0]]} if places else set()
+def _passed_over(trials: list[GatheredTrial], answer: Mapping[str, int] | None) -> set[int]:
+    """Trials that would win in the search, and gave way to one that fresh data confirmed.
+
+    Where fresh data has rejected what was found, or where the answer is not the best that its
+    trial has by now, none of them may win.
+    """
+    found = [(t.best_valid, t.number) for t in trials if t.best_valid is not None]
+    ranking = sorted(found, key=lambda each: each[0][:3])
+    for place, (best, number) in enumerate(ranking):
+        if {"trial": number, "attempt": best.attempt, "step": best.step} == answer:
+            return {other for _, other in ranking[:place]}
+    return {number for _, number in ranking}
 
 
 def _name_for_passed_over(goals: Goals) -> str:

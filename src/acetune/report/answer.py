@@ -19,6 +19,7 @@ from acetune.report.checkpoints import (
     losses,
     nearest_misses,
     unchecked_losses,
+    valid_at,
     valid_checkpoints,
 )
 from acetune.report.columns import INVALID, STEP, STRATA, UNCHECKED, VALID
@@ -31,7 +32,7 @@ _SHOWN = 5
 
 def result_of(view: StudyView) -> StudyResult:
     """The result as ``acetune.load`` gives it, without asking the file again."""
-    ledger, candidates = ledger_of(view), _candidates(view)
+    ledger, candidates = ledger_of(view), candidates_of(view)
     reports = view.reports
     strata = np.bincount(reports.stratum[reports.kind == STEP], minlength=3).tolist()
     ended = Counter(
@@ -60,18 +61,16 @@ def result_of(view: StudyView) -> StudyResult:
     )
 
 
-def best_found(view: StudyView) -> FoundCheckpoint | None:
-    """The answer alone."""
-    return queries.choose_answer(_candidates(view))
-
-
-def _candidates(view: StudyView) -> list[FoundCheckpoint]:
+def candidates_of(view: StudyView) -> list[FoundCheckpoint]:
+    """The candidates alone, as ``queries.read_candidates`` gives them."""
     settings = view.info["settings"]
     ranges, uses = queries.read_ranges(settings), view.tables["confirmations"]
-    most = max(settings["confirm_top"], settings["keep_models"])
-    return [
-        queries.with_confirmation(found, uses, ranges) for found in valid_checkpoints(view, most)
-    ]
+    best = valid_checkpoints(view, max(settings["confirm_top"], settings["keep_models"]))
+    judged = [valid_at(view, *place) for place in queries.judged_places(uses)]
+    found = queries.with_judged(
+        best, [one for one in judged if one is not None], view.goals.objective
+    )
+    return [queries.with_confirmation(one, uses, ranges) for one in found]
 
 
 def ledger_of(view: StudyView) -> Ledger:
@@ -130,10 +129,11 @@ def _failed_check(view: StudyView) -> FailureOfCheck | None:
 def answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
     """The answer as plain data: what was found, how far to trust it, what came near.
 
-    ``recommended`` is false where nothing qualified and where fresh data spoke against all that
-    was judged; then ``next`` says what may help. ``later`` counts the later checkpoints of the
-    answer's attempt that were checked, and those of them that qualify. ``nearest_misses`` are,
-    beside an answer, those that are better and break a limit; without one the nearest of all.
+    ``recommended`` is false where nothing qualified and where fresh data rejected all that was
+    judged: then ``rejected`` is the best of those, and ``next`` says what may help. ``later``
+    counts the later checkpoints of the answer's attempt that were checked, and those of them that
+    qualify. ``nearest_misses`` are, beside an answer, those that are better and break a limit;
+    without one the nearest of all.
     ``load`` is how Python gets the kept model.
     """
     best, of_all = result.best, best_of_all(view)
@@ -142,17 +142,17 @@ def answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
         misses = nearest_misses(view, _SHOWN)
     else:
         misses = [checkpoint(view, row) for row in better_misses(view, best.value, _SHOWN)]
-    failed = best is not None and best.status == "failed"
     kept = best is not None and best.checkpoint is not None
     name = json.dumps(view.path.name, ensure_ascii=False)
     return {
         "outcome": result.outcome,
-        "recommended": best is not None and not failed,
+        "recommended": best is not None,
         "best": as_json(view, best),
+        "rejected": as_json(view, result.rejected),
         "later": later_checks(view, best),
         "load": f"acetune.load({name}).best.load()" if kept else None,
         "trust": in_print(trust_in_best(result)),
-        "next": f"{after_failed_confirmation(result)}." if failed else None,
+        "next": None if result.rejected is None else f"{after_failed_confirmation(result)}.",
         "best_of_all": None
         if of_all is None
         else {**(as_json(view, of_all[0]) or {}), "stratum": of_all[1]},

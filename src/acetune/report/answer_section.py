@@ -43,9 +43,14 @@ def answer(content: Content) -> Element:
     if best is not None:
         left = element("div", _values(content, best), _trust(found, best))
         children.append(element("div", left, _configuration(found, best), class_="two-columns"))
+    elif found["rejected"] is not None:  # neither its parameters nor its model are offered
+        values = _values(content, found["rejected"], "The best that was rejected, and its limits")
+        children.append(element("div", values, element("dl", *_said(found), class_="facts")))
     others = [c for c in found["candidates"] if best is None or _place(c) != _place(best)]
     children += [
-        _checkpoints("Other candidates", content, others, "status"),
+        _checkpoints(
+            "Candidates" if best is None else "Other candidates", content, others, "status"
+        ),
         _checkpoints(
             "Nearest misses" if best is None else "Better, but over a limit",
             content,
@@ -55,25 +60,24 @@ def answer(content: Content) -> Element:
     return section("answer", *[child for child in children if child is not None])
 
 
-def _place(found: Content) -> tuple[int, int]:
-    return found["trial"], found["step"]
+def _place(found: Content) -> tuple[int, int, int]:
+    return found["trial"], found["attempt"], found["step"]
 
 
 def _verdict(found: Content, *, running: bool) -> Element:
     best = found["best"]
+    if found["outcome"] == "rejected":
+        return element("span", "rejected: broke a limit on fresh data", class_="badge badge-bad")
     if best is None and running:
         return element("span", "none feasible yet", class_="badge badge-quiet")
     if best is None:
         return element("span", "none feasible", class_="badge badge-bad")
-    verdicts = {
-        "confirmed": ("confirmed on fresh data", "badge-good"),
-        "failed": ("not recommended: broke a limit on fresh data", "badge-bad"),
-    }
-    text, kind = verdicts.get(best["status"], ("feasible, unconfirmed", "badge-quiet"))
-    return element("span", text, class_=f"badge {kind}")
+    if best["status"] == "confirmed":
+        return element("span", "confirmed on fresh data", class_="badge badge-good")
+    return element("span", "feasible, unconfirmed", class_="badge badge-quiet")
 
 
-def _values(content: Content, best: Content) -> Element:
+def _values(content: Content, best: Content, title: str = "Values against limits") -> Element:
     """What was wanted, the values in the search, and on fresh data where it was asked."""
     objective, fresh = content["study"]["objective"], best["fresh"]
     wanted = "highest" if objective["mode"] == "max" else "lowest"
@@ -104,8 +108,8 @@ def _values(content: Content, best: Content) -> Element:
         columns = ["wanted", "value"]
     return element(
         "div",
-        element("h3", "Values against limits"),
-        table(columns, rows, "Values of the answer against their limits"),
+        element("h3", title),
+        table(columns, rows, title),
     )
 
 
@@ -154,10 +158,9 @@ def _configuration(found: Content, best: Content) -> Element:
     copy = element(
         "button", "Copy as JSON", type="button", class_="quiet script", data_action="copy"
     )
-    title = "Configuration" if found["recommended"] else "The best in the search"
     return element(
         "div",
-        element("div", element("h3", title), copy, class_="title-row"),
+        element("div", element("h3", "Configuration"), copy, class_="title-row"),
         table(["parameter", "value"], rows, "Parameters of the answer")
         if rows
         else element("p", "It has no parameters."),
@@ -195,11 +198,7 @@ def _when_to_stop(found: Content, best: Content) -> list[Node]:
 
 def _trust(found: Content, best: Content) -> Element:
     model = best["model"]
-    facts: list[Node] = [
-        element("dt", "Trust"),
-        element("dd", short(sentence(found["trust"]), 2000)),
-        element("dt", "Model"),
-    ]
+    facts = [*_said(found), element("dt", "Model")]
     if model:
         facts += [
             element("dd", element("code", short(model))),
@@ -209,6 +208,12 @@ def _trust(found: Content, best: Content) -> Element:
     else:
         facts.append(element("dd", "no model was kept; train these parameters again to this step"))
     return element("dl", *facts, class_="facts")
+
+
+def _said(found: Content) -> list[Node]:
+    """How far to trust what was found."""
+    said = element("dd", short(sentence(found["trust"]), 2000))
+    return [element("dt", "Trust"), said]
 
 
 def _checkpoints(

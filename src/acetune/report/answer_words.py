@@ -25,10 +25,10 @@ def words_of_answer(
     checkpoints are better than the answer and were never checked.
     """
     best = result.best
+    if result.rejected is not None:
+        return sentence(no_recommendation(result))
     if best is None:
         return _nothing(result, running)
-    if best.status == "failed":
-        return sentence(no_recommendation(result))
     parts = [_use(result.goals, best, running), _limits(result.goals, best, running)]
     if result.goals.constraints and of_all is not None:
         parts.append(_cost_of_limits(result, best, *of_all))

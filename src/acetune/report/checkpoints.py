@@ -58,6 +58,21 @@ def valid_checkpoints(view: StudyView, most: int = _MOST_FOUND) -> list[FoundChe
     ]
 
 
+def valid_row(view: StudyView, trial: int, attempt: int, step: int) -> int | None:
+    """The row of the check that found a checkpoint valid, the first one."""
+    reports = view.reports
+    same = (reports.trial == trial) & (reports.attempt == attempt)
+    same &= (reports.checked_step == step) & (reports.stratum == VALID)
+    rows = np.flatnonzero(same & usable(reports.checked_objective))
+    return int(rows[0]) if len(rows) else None
+
+
+def valid_at(view: StudyView, trial: int, attempt: int, step: int) -> FoundCheckpoint | None:
+    """The checkpoint at a step, as the check saw it that found it valid."""
+    row = valid_row(view, trial, attempt, step)
+    return None if row is None else checkpoint(view, row)
+
+
 def nearest_misses(view: StudyView, most: int = _MOST_FOUND) -> list[FoundCheckpoint]:
     """The least violating checkpoint of each trial, the least first; failed checks do not count."""
     return [checkpoint(view, row) for row in best_rows(view, INVALID)[:most].tolist()]
@@ -227,7 +242,9 @@ def _against(constraint: Constraint, estimate: Estimate | None) -> dict[str, Any
 
 def _fresh(goals: Goals, found: FoundCheckpoint) -> dict[str, Any] | None:
     confirmation = found.confirmation
-    if confirmation is None or confirmation.error is not None:
+    if confirmation is None or not confirmation.values:
+        return None
+    if confirmation.status == "unconfirmed":  # it went wrong: no verdict
         return None
     values = confirmation.values
     objective = values.get(goals.objective.name)

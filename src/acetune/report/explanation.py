@@ -39,16 +39,21 @@ def headline(row: Row, attempts: int, policy: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def holds_answer(best: FoundCheckpoint | None, trial: int, attempt: int) -> str | None:
-    """That the answer of the study is a checkpoint of this trial, and which one."""
-    if best is None or best.trial != trial:
-        return None
-    earlier = f" of its attempt {best.attempt}" if best.attempt != attempt else ""
-    if best.status == "failed":
-        return (
-            f"it holds the best of the search: {step_of(best)}{earlier}; fresh data broke a limit"
-        )
-    return f"it holds the answer: {step_of(best)}{earlier}"
+def holds_answer(
+    best: FoundCheckpoint | None, candidates: Sequence[FoundCheckpoint], trial: int, attempt: int
+) -> list[str]:
+    """Which checkpoints of this trial are the answer, or were rejected, a line each."""
+    lines = []
+    for found in candidates:
+        if found.trial != trial:
+            continue
+        earlier = f" of its attempt {found.attempt}" if found.attempt != attempt else ""
+        if found == best:
+            lines.append(f"it holds the answer: {step_of(found)}{earlier}")
+        elif found.status == "failed":
+            where = f"{step_of(found)}{earlier}"
+            lines.append(f"it holds a rejected candidate: {where} broke a limit on fresh data")
+    return lines
 
 
 def answer_step(best: FoundCheckpoint | None, trial: int, attempt: int) -> int | None:

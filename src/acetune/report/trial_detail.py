@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from acetune.core.errors import StudyError
-from acetune.report.answer import best_found
+from acetune.queries import choose_answer
+from acetune.report.answer import candidates_of
 from acetune.report.checkpoints import finite, plain
 from acetune.report.columns import CONTINUE, STEP
 from acetune.report.explanation import (
@@ -35,7 +36,8 @@ def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dic
         last = view.trials[-1].trial if view.trials else 0
         known = f"it has trials 1 to {last}" if last else "it has no trial yet"
         raise StudyError(f"{view.path} has no trial {trial}; {known}")
-    best = best_found(view)
+    candidates = candidates_of(view)
+    best = choose_answer(candidates)
     with view.open() as store:
         attempts = store.rows("SELECT * FROM trials WHERE trial = ? ORDER BY attempt", (trial,))
         latest = attempts[-1]
@@ -45,8 +47,7 @@ def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dic
         attempt = latest["attempt"]
         reports, unchecked, left_out = _reports(view, store, trial, attempt, most_reports, star)
     policy = view.info["policy"] if view.goals.constraints else {}
-    held = holds_answer(best, trial, latest["attempt"])
-    why = [held] if held else []
+    why = holds_answer(best, candidates, trial, latest["attempt"])
     why += headline(latest, len(attempts), policy)
     why += [f"measured on: {hardware}"] if hardware is not None else []
     why += [f"limit: {constraint.describe()}" for constraint in view.goals.constraints]

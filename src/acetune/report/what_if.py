@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from acetune.core.goals import Constraint
+from acetune.core.goals import Constraint, Estimate, Goals
+from acetune.found import broken_on_fresh
 from acetune.report.checkpoints import losses, unchecked_losses, usable
 from acetune.report.columns import UNCHECKED, Array
 from acetune.report.view import StudyView
@@ -23,6 +24,7 @@ NOTE = (
     "From what was recorded, without training. A limit that is chosen after looking needs fresh "
     "data to confirm it."
 )
+_JUDGED = " What was judged on fresh data counts from the limit on that it keeps there too."
 _POSITIONS = 200  # of a slider, about
 _FAR = 10.0  # times the usual distance from the limit: a breakpoint beyond that is out of range
 
@@ -83,21 +85,27 @@ def _of_constraint(
         "high": high,
         "step": step,
         "breakpoints": [nothing, *[dict(zip(columns, row, strict=True)) for row in rows]],
-        "note": NOTE,
+        "note": NOTE + (_JUDGED if view.confirmations else ""),
     }
 
 
 def _front(view: StudyView, index: int) -> tuple[Array, Array]:
     """Rows of the reports that are the answer at some limit, and the strictest limit of each.
 
-    Whatever is beaten stays beaten, so that only new reports have to be compared with them.
+    Whatever is beaten stays beaten, so that only new reports have to be compared with them; but
+    fresh data may speak against what had beaten others.
     """
     reports, constraint = view.reports, view.goals.constraints[index]
-    known, seen = view.memory.get(f"front {index}", (np.empty(0, "i8"), 0))
+    uses = len(view.confirmations)
+    known, seen, used = view.memory.get(f"front {index}", (np.empty(0, "i8"), 0, uses))
+    if used != uses:
+        known, seen = np.empty(0, "i8"), 0
     new = _candidates(view, index, seen)
     rows = np.concatenate([known, new])
     at = _check_rows(view, index, rows)
     needs = _needed_limit(constraint, view.checks.value[at], view.checks.stderr[at])
+    kept, needs = on_fresh_data(view, index, rows, needs)
+    rows, needs = rows[kept], needs[kept]
     loss = losses(view.goals.objective, reports.checked_objective[rows])
     # from strict to loose; of those that qualify together the best is first, and the earliest
     strictness = needs if constraint.lower is None else -needs
@@ -107,8 +115,31 @@ def _front(view: StudyView, index: int) -> tuple[Array, Array]:
     place = place[order]
     best_before = np.concatenate([[len(rows)], np.minimum.accumulate(place)[:-1]])[: len(rows)]
     keep = order[place < best_before]
-    view.memory[f"front {index}"] = rows[keep], len(reports)
+    view.memory[f"front {index}"] = rows[keep], len(reports), uses
     return rows[keep], needs[keep]
+
+
+def on_fresh_data(view: StudyView, index: int, rows: Array, needs: Array) -> tuple[Array, Array]:
+    """Which of some rows fresh data leaves, and the limits that they need with its values.
+
+    What breaks another limit there is never an answer. The latest use of a checkpoint counts.
+    """
+    reports, constraint = view.reports, view.goals.constraints[index]
+    others = Goals(
+        view.goals.objective, tuple(c for c in view.goals.constraints if c.name != constraint.name)
+    )
+    kept, needs = np.ones(len(rows), bool), needs.copy()
+    latest = {(use["trial"], use["attempt"], use["step"]): use for use in view.confirmations}
+    for (trial, attempt, step), use in latest.items():
+        same = (reports.trial[rows] == trial) & (reports.attempt[rows] == attempt)
+        same &= reports.checked_step[rows] == step
+        values = {name: Estimate(*measured) for name, measured in use["metrics"].items()}
+        if broken_on_fresh(others, values):
+            kept &= ~same
+        elif constraint.name in values:
+            stricter = np.maximum if constraint.lower is None else np.minimum
+            needs[same] = stricter(needs[same], values[constraint.name].value)
+    return kept, needs
 
 
 def _candidates(view: StudyView, index: int, seen: int) -> Array:

@@ -103,7 +103,6 @@ function slidWords(item, limit, now, own) {
       words.push(gain === 0 ? ", the same as under the limit of the study." : ", " + number(Math.abs(gain), 3) + (gain > 0 ? " better" : " worse") + " than under the limit of the study.");
     } else words.push(limit === item.limit ? ", under the limit of the study." : ".");
   }
-  if (now && page.content.confirmations.some((use) => use.status === "failed" && use.trial === now.trial && use.step === now.step)) words.push(" It broke a limit on fresh data.");
   const unchecked = now ? uncheckedAt(item, limit, now) : null;
   if (unchecked) {
     const many = (unchecked === 1 ? "checkpoint was" : "checkpoints were") + " never fully checked";

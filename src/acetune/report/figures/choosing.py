@@ -14,8 +14,8 @@ MOST = 8
 def chosen_trials(digest: Digest, most: int = MOST) -> dict[int, str]:
     """Trials that tell something, by number, each with the word that says why it was chosen.
 
-    The answer, the nearest miss, the trial with the best objective of all if that is not valid,
-    stopped trials of each stratum, and running ones.
+    The answer, or the best that fresh data rejected, the nearest miss, the trial with the best
+    objective of all if that is not valid, stopped trials of each stratum, and running ones.
     """
     chosen: dict[int, str] = {}
     reports = digest.view.reports
@@ -26,6 +26,8 @@ def chosen_trials(digest: Digest, most: int = MOST) -> dict[int, str]:
 
     if digest.answer is not None:
         take(digest.answer.trial, "holds the answer")
+    if digest.rejected is not None:
+        take(digest.rejected.trial, "rejected on fresh data")
     for miss in [found for found in digest.nearest_misses if found.trial not in chosen][:1]:
         take(miss.trial, "nearest miss" if digest.answer is None else "just over a limit")
     if digest.constrained:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from acetune.core.goals import Constraint, Goals
-from acetune.report.checkpoints import best_rows, better_misses, losses
+from acetune.queries import best_rejected, choose_answer
+from acetune.report.answer import candidates_of
+from acetune.report.checkpoints import best_rows, better_misses, losses, valid_row
 from acetune.report.columns import INVALID, STEP, UNCHECKED, VALID
 
 if TYPE_CHECKING:
+    from acetune.found import FoundCheckpoint
     from acetune.report.view import StudyView, TrialRow
 
 Floats = NDArray[np.float64]
@@ -209,14 +212,27 @@ class Digest:
 
     @cached_property
     def answer(self) -> Place | None:
-        """The best checkpoint that was confirmed, or else the best."""
-        status: dict[tuple[int, int, int], Any] = {}
-        for use in self.view.confirmations:
-            status[use["trial"], use["attempt"], use["step"]] = use["status"]
-        for found in self.candidates if status else ():
-            if status.get((found.trial, found.attempt, found.step)) == "confirmed":
-                return found
-        return self.candidates[0] if self.candidates else None
+        """The answer of the study; None where nothing qualified, or fresh data rejected it."""
+        return self._placed(choose_answer(candidates_of(self.view)))
+
+    @cached_property
+    def rejected(self) -> Place | None:
+        """The best that fresh data rejected, where there is no answer for that reason."""
+        if self.answer is not None:
+            return None
+        return self._placed(best_rejected(candidates_of(self.view)))
+
+    @cached_property
+    def failed_on_fresh(self) -> list[Place]:
+        """All that fresh data rejected, whether or not there is an answer."""
+        failed = [found for found in candidates_of(self.view) if found.status == "failed"]
+        return [place for found in failed if (place := self._placed(found)) is not None]
+
+    def _placed(self, found: FoundCheckpoint | None) -> Place | None:
+        if found is None:
+            return None
+        row = valid_row(self.view, found.trial, found.attempt, found.step)
+        return None if row is None else self.place(row)
 
     def place(self, row: int) -> Place:
         """The checkpoint that was checked in a row."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from acetune.core.goals import Constraint
 from acetune.report.figures.digest import Digest, Floats, Whole, excess
+from acetune.report.what_if import on_fresh_data
 
 _MOST = 160  # steps that are drawn
 
@@ -54,7 +55,10 @@ def standing_on(stairs: Stairs, constraint: Constraint) -> int | None:
 
 
 def shifted(digest: Digest, index: int, more: float) -> tuple[Floats, Floats]:
-    """Limits and losses of the staircase if values were so many standard errors worse."""
+    """Limits and losses of the staircase if values were so many standard errors worse.
+
+    Those on fresh data, where there are any, are taken as they are.
+    """
     measured = digest.measured
     fine = np.ones(len(measured.rows), bool)
     for i, constraint in enumerate(digest.goals.constraints):
@@ -64,12 +68,13 @@ def shifted(digest: Digest, index: int, more: float) -> tuple[Floats, Floats]:
     fine &= np.isfinite(measured.values[:, index])
     constraint = digest.goals.constraints[index]
     beyond = excess(constraint, measured.values[fine, index], measured.stderrs[fine, index], more)
-    loss = measured.loss[fine]
-    steps = front(beyond, loss)
+    sign = 1.0 if constraint.lower is None else -1.0
+    limits = constraint.limit + sign * beyond
+    kept, limits = on_fresh_data(digest.view, index, measured.rows[fine], limits)
+    limits, loss = limits[kept], measured.loss[fine][kept]
+    steps = front(sign * limits, loss)
     steps = steps[np.linspace(0, len(steps) - 1, min(len(steps), _MOST)).astype(int)]
-    beyond = beyond[steps]
-    limits = constraint.limit + (beyond if constraint.lower is None else -beyond)
-    return limits, loss[steps]
+    return limits[steps], loss[steps]
 
 
 def front(strictness: Floats, loss: Floats) -> Whole:

@@ -261,10 +261,14 @@ def _alt(digest: Digest) -> str:
     rows = digest.measured.rows
     valid = int(np.sum(digest.view.reports.stratum[rows] == IS_VALID))
     text = f"{valid:,} of {count(len(rows), 'checked checkpoint')} keep every limit."
-    found = digest.answer or (digest.nearest_misses[0] if digest.nearest_misses else None)
-    if found is None:
+    if digest.answer is not None:
+        what, found = "The answer", digest.answer
+    elif digest.rejected is not None:
+        what, found = "Fresh data rejected all that was judged; the best of it", digest.rejected
+    elif digest.nearest_misses:
+        what, found = "The nearest miss", digest.nearest_misses[0]
+    else:
         return text
-    what = "The answer" if digest.answer else "The nearest miss"
     return f"{text} {what} has {_described(digest, found.row, found.value)}."
 
 
@@ -287,7 +291,7 @@ def _table(digest: Digest) -> SmallTable:
     names = [short(c.name) for c in constraints]
     columns = ["", "trial", "step", short(digest.goals.objective.name), *names]
     rows = []
-    answer = digest.answer
+    answer, failed = digest.answer, digest.failed_on_fresh
     for what, places in (
         ("candidate", digest.candidates[:5]),
         ("nearest miss", digest.nearest_misses[:5]),
@@ -295,7 +299,7 @@ def _table(digest: Digest) -> SmallTable:
         for found in places:
             rows.append(
                 [
-                    "the answer" if found == answer else what,
+                    "the answer" if found == answer else "rejected" if found in failed else what,
                     str(found.trial),
                     str(found.step),
                     number(found.value),

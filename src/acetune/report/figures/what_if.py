@@ -262,6 +262,8 @@ def _caption(digest: Digest, *, band: bool) -> str:
         "where there are any, something better may be possible. A limit that is chosen after "
         "looking needs fresh data to confirm it."
     )
+    if digest.view.confirmations:
+        text += " What was judged on fresh data counts where it keeps the limit there too."
     if any(constraint.margin_se for constraint in digest.goals.constraints):
         text += " Limits include the margin."
     if constraints > 1:
