@@ -121,6 +121,7 @@ class Constraint:
     check:
         Called with what ``report(model=...)`` was given; returns a number or an
         :class:`Estimate`. May take no parameter; then only the current step can be checked.
+        Bind values with ``functools.partial``, not as defaults of parameters.
     margin_se:
         A check holds when value plus this many standard errors is within the limit.
         0 takes the value as it is.
