@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from acetune import queries
 from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
+from acetune.core.numbers import is_number
 from acetune.core.words import count, number
 from acetune.found import FailureOfCheck, FoundCheckpoint, Ledger
 from acetune.store import INTERRUPTED, Store
@@ -124,7 +125,7 @@ class StudyResult:
         for name, limit in limits.items():
             if name not in known:
                 raise GoalError(f"no constraint {name!r} in this study; it has {list(known)}")
-            if not isinstance(limit, (int, float)) or not math.isfinite(limit):
+            if not is_number(limit):
                 raise GoalError(f"the limit of {name!r} must be a finite number, got {limit!r}")
             known[name] = known[name].with_limit(float(limit))
         goals = Goals(self.goals.objective, tuple(known.values()))

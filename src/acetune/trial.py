@@ -323,7 +323,7 @@ class Trial:
 
     def _next_step(self, step: int | None) -> int:
         if step is None:
-            return self._progress.last_step + 1 if self._step is None else self._step
+            step = self._progress.last_step + 1 if self._step is None else self._step
         return require_step(step)
 
     def _require_checks(
