@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas
 
 _MEASURED = ("constraint", "stderr")  # columns, for each constraint
+_STEPS = ("total_steps", "interval", "last_step")  # columns of whole numbers, or nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,8 @@ class StudyResult:
                 row.update(dict.fromkeys(names) | measured.get(row["trial"], {}))
                 row.update({f"param.{k}": v for k, v in json.loads(row.pop("params")).items()})
         frame = pandas.DataFrame(rows)
+        for name in _STEPS if rows else ():  # a column with gaps would be one of floats
+            frame[name] = pandas.array([row[name] for row in rows], dtype="Int64")
         return frame.set_index("trial") if rows else frame
 
     def what_if(self, **limits: float) -> WhatIf:
