@@ -217,7 +217,7 @@ class StopperTrial:
     ) -> CheckResult:
         """A check outside a report: at a trial's own end, or after the run."""
         # nothing has an effect before all of it was found in order
-        step = require_step(step, "checked_step")
+        step = require_step(step, "checked_step", least=0)  # Optuna's steps may begin at 0
         check = self._judge(constraints, step, self._loss_at(step), step, None)
         costs = None
         if constraint_cost_s is not None:
@@ -296,7 +296,7 @@ class StopperTrial:
         if checked_step is None:
             checked_step = due.step if due is not None else step
         else:
-            checked_step = require_step(checked_step, "checked_step")
+            checked_step = require_step(checked_step, "checked_step", least=0)
         if checked_step == step:
             checked_loss = loss
         elif checked_step == progress.best_step:

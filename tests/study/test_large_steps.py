@@ -193,3 +193,17 @@ def test_optuna_keeps_them_too(tmp_path: Path, stored: bool) -> None:
     assert list(study.trials[0].intermediate_values) == STEPS
     best = acetune.optuna.best(study)
     assert best is not None and best.step == BEST
+
+
+def test_a_report_to_optuna_itself_that_goes_too_far_fails_alone() -> None:
+    study = optuna.create_study(pruner=AcePruner([LIMIT], EVERY))
+
+    def objective(trial: optuna.Trial) -> float:
+        for step in [*STEPS, *([2**63] if trial.number == 1 else [])]:
+            trial.report(1.0, step)
+            trial.should_prune()
+        return 1.0
+
+    with pytest.warns(UserWarning):  # nothing is ever checked
+        study.optimize(objective, n_trials=3, catch=acetune.errors.ReportError)
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "FAIL", "COMPLETE"]
