@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _MEASURED = ("constraint", "stderr")  # columns, for each constraint
 _STEPS = ("total_steps", "interval", "last_step")  # columns of whole numbers, or nothing
+_EXACT = 2**53  # floats hold whole numbers up to here
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +113,10 @@ class StudyResult:
                 row.update(dict.fromkeys(names) | measured.get(row["trial"], {}))
                 row.update({f"param.{k}": v for k, v in json.loads(row.pop("params")).items()})
         frame = pandas.DataFrame(rows)
-        for name in _STEPS if rows else ():  # a column with gaps would be one of floats
-            frame[name] = pandas.array([row[name] for row in rows], dtype="Int64")
+        for name in _STEPS:
+            column = [row[name] for row in rows]
+            if None in column and max(step or 0 for step in column) > _EXACT:
+                frame[name] = pandas.array(column, dtype="Int64")  # with gaps it is one of floats
         return frame.set_index("trial") if rows else frame
 
     def what_if(self, **limits: float) -> WhatIf:

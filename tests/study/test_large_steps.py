@@ -160,6 +160,17 @@ def test_steps_beyond_the_largest_are_refused_however_they_come(study: Path) -> 
     assert "total_steps must be a whole number >= 1, got True" in reasons[1]
 
 
+def test_the_frame_of_trials_is_exact_where_a_last_step_is_unknown(study: Path) -> None:
+    def sometimes(trial: Trial) -> None:
+        if trial.number == 2:
+            trial.declare(LAST - 1)
+        trial.report(1.0, step=BEST)
+
+    frame = tune(sometimes, study, xs=range(2)).trials
+    assert frame["total_steps"][2] == LAST - 1 and frame["total_steps"].isna()[1]
+    assert list(frame["last_step"]) == [BEST, BEST]
+
+
 @pytest.mark.parametrize("policy", [ACE2(), ACE(), NoStopping(), acetune.ASHA()], ids=repr)
 def test_a_loop_of_that_many_steps_can_be_left(study: Path, policy: acetune.Policy) -> None:
     """Nothing takes longer because there are many steps to come."""
