@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 from acetune.core.errors import AcetuneError, ReportCallError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, as_measurement
@@ -111,9 +113,9 @@ def evaluate(
 
 def call_check(check: Callable[..., Any], name: str, model: object) -> Estimate | FailedCheck:
     """One check; whatever it raises makes it a failed one."""
-    arguments = [model] if require_model(check, name, model) else []
+    args, kwargs = arguments_for(check, name, model)
     try:
-        return as_measurement(check(*arguments), f"constraint {name!r}")
+        return as_measurement(check(*args, **kwargs), f"constraint {name!r}")
     except Exception as error:
         return RaisedCheck(f"{type(error).__name__}: {error}{place_of(error)}")
 
@@ -129,31 +131,117 @@ def place_of(error: Exception) -> str:
     return ""
 
 
-def require_model(check: Callable[..., Any], name: str, model: object) -> bool:
-    """Whether the check takes a model; one that is missing then is an error."""
-    takes = takes_model(check)
-    if takes and isinstance(model, Missing):
+class Arguments(NamedTuple):
+    """What a check is called with."""
+
+    args: tuple[object, ...] = ()
+    kwargs: Mapping[str, object] = MappingProxyType({})
+
+
+class _Takes(NamedTuple):
+    """How a check takes the model."""
+
+    way: Literal["not at all", "by position", "by name", "unclear"]
+    required: bool = False
+    parameter: str = ""
+
+
+_NOT_AT_ALL = _Takes("not at all")
+
+
+def arguments_for(check: Callable[..., Any], name: str, model: object) -> Arguments:
+    """What the check is called with: the model, wherever one was reported and it can take one.
+
+    A model that is required and missing is an error. So is one that was reported where nothing
+    tells whether the check takes it: called without, it would measure something else.
+    """
+    takes = _takes(check)
+    if isinstance(model, Missing):
+        if takes.required:
+            raise ReportCallError(
+                f"the check of {name!r} takes a model, but none was reported; call "
+                "report(..., model=...)"
+            )
+        return Arguments()
+    if takes.way == "unclear":
         raise ReportCallError(
-            f"the check of {name!r} takes a model, but none was reported; call "
-            "report(..., model=...)"
+            f"the check of {name!r} has a default for its parameter {takes.parameter!r}: is that "
+            "a bound value, or the place of the model? Bind values with "
+            "functools.partial(check, value), and leave a parameter without a default for the model"
         )
-    return takes
+    if takes.way == "by name":
+        return Arguments(kwargs={"model": model})
+    return Arguments((model,)) if takes.way == "by position" else Arguments()
 
 
 def takes_model(check: Callable[..., Any]) -> bool:
-    """Whether a check has a parameter for the model; without one it sees the current step only."""
+    """Whether a check is called with the model; one that is not sees the current step only."""
+    return _takes(check).way in ("by position", "by name")
+
+
+def _takes(check: Callable[..., Any]) -> _Takes:
     if isinstance(check, Constant):
-        return False
+        return _NOT_AT_ALL
     try:
-        parameters = inspect.signature(check).parameters.values()
+        parameters = list(inspect.signature(check).parameters.values())
     except (TypeError, ValueError):
-        return True  # some built-in callables have no signature
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    # a parameter with a default is a bound value, as in `lambda m=model: eod(m)`
-    return any(
-        p.kind is p.VAR_POSITIONAL or (p.kind in positional and p.default is p.empty)
-        for p in parameters
-    )
+        return _Takes("by position", required=True)  # some built-in callables have no signature
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if any(p.default is p.empty for p in positional) or any(
+        p.kind is p.VAR_POSITIONAL for p in parameters
+    ):
+        return _Takes("by position", required=True)
+    if _has_bound_model(check):
+        return _NOT_AT_ALL
+    if positional:
+        return _takes_optional(check, positional)
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name == "model":
+            required = parameter.default is parameter.empty
+            if required or parameter.default is None:
+                return _Takes("by name", required)
+            return _Takes("unclear", parameter="model")
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return _Takes("by name")
+    return _NOT_AT_ALL
+
+
+def _takes_optional(check: Callable[..., Any], positional: Sequence[inspect.Parameter]) -> _Takes:
+    """A check with places for the model that all have a default."""
+    first = positional[0]
+    if first.default is None or not _written_in_python(check):
+        return _Takes("by position")  # float() is 0.0, which binds nothing
+    if any(
+        p.name == "model" and p.default is None and p.kind is p.POSITIONAL_OR_KEYWORD
+        for p in positional
+    ):
+        return _Takes("by name")
+    return _Takes("unclear", parameter=first.name)
+
+
+def _has_bound_model(check: Any) -> bool:
+    """Whether ``functools.partial`` was given ``model=`` already."""
+    while isinstance(check, functools.partial):
+        if "model" in check.keywords:
+            return True
+        check = check.func
+    return False
+
+
+def _written_in_python(check: Callable[..., Any]) -> bool:
+    """Whether a default of the check's parameter may be a value that somebody has bound there.
+
+    It may in a function, a method or a ``__call__``; that of a class or of a built-in may not.
+    """
+    found: Any = check
+    while isinstance(found, functools.partial):
+        found = found.func
+    found = inspect.unwrap(found)  # what a cache or a compiler has wrapped
+    if inspect.isclass(found):
+        return False
+    if not inspect.isroutine(found):
+        found = type(found).__call__
+    return inspect.isfunction(found) or inspect.ismethod(found)
 
 
 def complaints(

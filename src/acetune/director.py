@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from acetune.coordinator import Coordinator
-from acetune.core.errors import GoalError, SearchError
+from acetune.core.errors import GoalError, ReportError, SearchError
 from acetune.core.goals import Constraint, FailedCheck, as_measurement
 from acetune.core.outcome import Outcome
 from acetune.locks import GivenUpError
@@ -91,7 +91,10 @@ class Director:
             assert limit.check is not None  # Constraint requires it
             with alone(limit.check):
                 found = limit.check(params)
-            measured = as_measurement(found, f"constraint {limit.name!r}")
+            try:
+                measured = as_measurement(found, f"constraint {limit.name!r}")
+            except ReportError as not_a_number:
+                measured = FailedCheck(str(not_a_number))
             if isinstance(measured, FailedCheck):
                 raise GoalError(
                     f"{measured.error} for the configuration {params}; a limit on the "

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from acetune import queries
 from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
+from acetune.core.numbers import is_number
 from acetune.core.words import count, number
 from acetune.found import FailureOfCheck, FoundCheckpoint, Ledger
 from acetune.store import INTERRUPTED, Store
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import pandas
 
 _MEASURED = ("constraint", "stderr")  # columns, for each constraint
+_STEPS = ("total_steps", "interval", "last_step")  # columns of whole numbers, or nothing
+_EXACT = 2**53  # floats hold whole numbers up to here
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,10 @@ class StudyResult:
                 row.update(dict.fromkeys(names) | measured.get(row["trial"], {}))
                 row.update({f"param.{k}": v for k, v in json.loads(row.pop("params")).items()})
         frame = pandas.DataFrame(rows)
+        for name in _STEPS:
+            column = [row[name] for row in rows]
+            if None in column and max(step or 0 for step in column) > _EXACT:
+                frame[name] = pandas.array(column, dtype="Int64")  # with gaps it is one of floats
         return frame.set_index("trial") if rows else frame
 
     def what_if(self, **limits: float) -> WhatIf:
@@ -142,7 +149,7 @@ class StudyResult:
         for name, limit in limits.items():
             if name not in known:
                 raise GoalError(f"no constraint {name!r} in this study; it has {list(known)}")
-            if not isinstance(limit, (int, float)) or not math.isfinite(limit):
+            if not is_number(limit):
                 raise GoalError(f"the limit of {name!r} must be a finite number, got {limit!r}")
             known[name] = known[name].with_limit(float(limit))
         goals = Goals(self.goals.objective, tuple(known.values()))

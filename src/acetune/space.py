@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeGuard
 
 from acetune.core.errors import SpaceError
+from acetune.core.numbers import is_bool
 
 Scalar: TypeAlias = bool | int | float | str | None
 Params: TypeAlias = dict[str, Any]
@@ -206,7 +207,7 @@ class Space:
 
 def _is_number(value: object) -> TypeGuard[float]:
     # NumPy's numbers count; bools do not
-    return not isinstance(value, (bool, str)) and hasattr(value, "__float__")
+    return not isinstance(value, str) and not is_bool(value) and hasattr(value, "__float__")
 
 
 def _require_bounds(kind: str, low: float, high: float, log: bool) -> None:

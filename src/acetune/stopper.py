@@ -13,12 +13,13 @@ from typing import NamedTuple
 from acetune.core.errors import GoalError, ReportError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Mode, Objective
 from acetune.core.history import History
+from acetune.core.numbers import require_whole
 from acetune.core.observation import TrialId
 from acetune.core.record import Checkpoint, Progress
 from acetune.policies import ACE2, Policy
 from acetune.policies.base import check_order
 from acetune.stopper_trial import StopperTrial
-from acetune.validation import require_total_steps
+from acetune.validation import require_step, require_total_steps
 
 
 class RepeatedReportWarning(UserWarning):
@@ -69,8 +70,7 @@ class Stopper:
         policy: Policy | None = None,
         confirm_top: int = 1,
     ) -> None:
-        if not isinstance(confirm_top, int) or confirm_top < 1:
-            raise GoalError(f"confirm_top must be a whole number >= 1, got {confirm_top!r}")
+        require_whole("confirm_top", confirm_top, least=1)
         if policy is not None and not isinstance(policy, Policy):
             raise GoalError(f"policy must be a policy such as acetune.ACE2(), got {policy!r}")
         self.goals = Goals(Objective(objective, mode), tuple(constraints))
@@ -108,6 +108,7 @@ class Stopper:
         if known is not None and known.state in ("finished", "stopped"):
             raise ReportError(f"trial {trial!r} has {known.state} and cannot start again")
         total_steps = require_total_steps(total_steps)
+        resumed_from = require_step(resumed_from, "resumed_from", least=0)
         interval = self.policy.interval(total_steps, self.history.costs)
         return self.restart(trial, total_steps, interval, self.history.costs.ratio, resumed_from)
 

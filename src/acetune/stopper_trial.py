@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import ReportError
-from acetune.core.goals import as_number
+from acetune.core.numbers import as_number
 from acetune.core.observation import CheckResult, Observation, check_result
 from acetune.core.record import State, TrialRecord, digest
 from acetune.policies.base import Due, check_due, finish_due
@@ -67,7 +67,7 @@ class StopperTrial:
         ``snapshot=False`` says that no copy of the best checkpoint exists: then a check at the end
         is one of the last step.
         """
-        record = self.record
+        record, step = self.record, require_step(step)
         if step <= record.progress.last_step and record.log.find(step) is not None:
             return None  # acknowledged before: that report stands
         loss = self._stopper.goals.objective.loss(as_number(value, "the objective"))
@@ -133,17 +133,17 @@ class StopperTrial:
             costs = split_costs(stopper.goals, constraint_cost_s, constraints)
         if primary_cost_s is not None:
             primary_cost_s = require_cost(primary_cost_s, "primary_cost_s")
-        if snapshot_cost_s:
-            snapshot_cost_s = require_cost(snapshot_cost_s, "snapshot_cost_s")
+        snapshot_cost_s = require_cost(snapshot_cost_s, "snapshot_cost_s")
         due = self.due(step, loss)
         check = None
         if not stopper.goals.constraints and not constraints:
             check = CheckResult(step, loss, {}, True, 0.0)  # nothing to violate: all qualify
         elif constraints is not None:
             check = self._judge(constraints, step, loss, checked_step, due)
-        elif due is not None:
-            self.skip(step)
-        return self.take(step, loss, check, primary_cost_s, costs, snapshot_cost_s, decided)
+        decision = self.take(step, loss, check, primary_cost_s, costs, snapshot_cost_s, decided)
+        if check is None and due is not None:
+            self.skip(step)  # only now: a report that is refused changes nothing
+        return decision
 
     def take(
         self,
@@ -190,10 +190,14 @@ class StopperTrial:
         if self.record.state != "running":
             return
         self._require_latest()
+        snapshot_cost_s = require_cost(snapshot_cost_s, "snapshot_cost_s")
         due = self.ending_due()
         if constraints is not None:
-            step = checked_step or (due.step if due else self.record.progress.last_step)
-            self.add_check(constraints, constraint_cost_s, step, snapshot_cost_s=snapshot_cost_s)
+            if checked_step is None:
+                checked_step = due.step if due else self.record.progress.last_step
+            self.add_check(
+                constraints, constraint_cost_s, checked_step, snapshot_cost_s=snapshot_cost_s
+            )
         elif due is not None:
             self.skip(self.record.progress.last_step)
         self._end("finished", "ended by itself")
@@ -212,12 +216,9 @@ class StopperTrial:
         snapshot_cost_s: float = 0.0,
     ) -> CheckResult:
         """A check outside a report: at a trial's own end, or after the run."""
-        index = self.record.log.find(step)
-        if index is None:
-            raise ReportError(
-                f"trial {self.record.id!r} reported no step {step}, so it cannot be the checked one"
-            )
-        check = self._judge(constraints, step, self.record.log.loss[index], step, None)
+        # nothing has an effect before all of it was found in order
+        step = require_step(step, "checked_step", least=0)  # Optuna's steps may begin at 0
+        check = self._judge(constraints, step, self._loss_at(step), step, None)
         costs = None
         if constraint_cost_s is not None:
             costs = split_costs(self._stopper.goals, constraint_cost_s, check.measured)
@@ -294,16 +295,22 @@ class StopperTrial:
         measured = goals.measurements(constraints)
         if checked_step is None:
             checked_step = due.step if due is not None else step
+        else:
+            checked_step = require_step(checked_step, "checked_step", least=0)
         if checked_step == step:
             checked_loss = loss
         elif checked_step == progress.best_step:
             checked_loss = progress.best_loss
         else:
-            index = self.record.log.find(checked_step)
-            if index is None:
-                raise ReportError(
-                    f"trial {self.record.id!r} reported no step {checked_step}, so it "
-                    "cannot be the checked one"
-                )
-            checked_loss = self.record.log.loss[index]
+            checked_loss = self._loss_at(checked_step)
         return check_result(goals, checked_step, checked_loss, measured)
+
+    def _loss_at(self, step: int) -> float:
+        """The loss reported at a step that is said to be the checked one."""
+        log = self.record.log
+        index = log.find(step)
+        if index is None:
+            raise ReportError(
+                f"trial {self.record.id!r} reported no step {step}, so it cannot be the checked one"
+            )
+        return log.loss[index]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from acetune.checking import MISSING, Constant, Missing, evaluate, require_model, takes_model
+from acetune.checking import MISSING, Constant, Missing, arguments_for, evaluate, takes_model
 from acetune.core.decision import Decision
 from acetune.core.errors import ReportCallError, ReportError, TrialStopped
 from acetune.core.goals import Goals, Objective
@@ -323,7 +323,7 @@ class Trial:
 
     def _next_step(self, step: int | None) -> int:
         if step is None:
-            return self._progress.last_step + 1 if self._step is None else self._step
+            step = self._progress.last_step + 1 if self._step is None else self._step
         return require_step(step)
 
     def _require_checks(
@@ -343,9 +343,9 @@ class Trial:
                 f"constraint {missing[0]!r} has no check: give Constraint({missing[0]!r}, "
                 f"check=...), or report(constraints={{{missing[0]!r}: function}})"
             )
-        if isinstance(model, Missing) and not self._progress.last_step:
+        if not self._progress.last_step:
             for name, check in self._checks.items():
-                require_model(check, name, model)  # now, and not when the first check is due
+                arguments_for(check, name, model)  # refused now, not when the first check is due
         return self._checks
 
     def _require_owner(self) -> None:

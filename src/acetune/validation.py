@@ -6,7 +6,11 @@ import difflib
 from collections.abc import Collection, Mapping
 
 from acetune.core.errors import ReportCallError, ReportError
-from acetune.core.goals import Goals, as_number
+from acetune.core.goals import Goals
+from acetune.core.numbers import as_number, as_whole
+
+LARGEST_STEP = 2**62
+"""SQLite, NumPy and Parquet count up to 2**63 - 1: this leaves room for differences and sums."""
 
 
 def split_costs(
@@ -29,23 +33,20 @@ def split_costs(
     return dict.fromkeys(names, total / len(names)) if names else {}
 
 
-def require_step(step: int) -> int:
+def require_step(step: int, what: str = "step", least: int = 1) -> int:
     """A step as a plain number from 1 on, else a :class:`ReportError` that names it."""
-    if isinstance(step, bool) or not hasattr(step, "__index__") or step < 1:
-        raise ReportError(f"step must be a whole number >= 1, got {step!r}")
-    return int(step)
+    found = as_whole(step, what, least)
+    if found > LARGEST_STEP:
+        raise ReportError(
+            f"{what} must be at most 2**62, got {found}: a study file holds no larger numbers; "
+            "count in larger units, such as thousands of tokens"
+        )
+    return found
 
 
 def require_total_steps(total_steps: int | None) -> int | None:
     """``total_steps`` if it makes sense, else a :class:`ReportError` that names it."""
-    if total_steps is None:
-        return None
-    if isinstance(total_steps, bool) or not hasattr(total_steps, "__index__"):
-        raise ReportError(f"total_steps must be a whole number, got {total_steps!r}")
-    total = int(total_steps)
-    if total < 1:
-        raise ReportError(f"total_steps must be >= 1, got {total}")
-    return total
+    return None if total_steps is None else require_step(total_steps, "total_steps")
 
 
 def require_cost(cost: float, what: str) -> float:

@@ -219,3 +219,24 @@ def test_a_notice_of_a_check_does_not_lift_its_timeout(study: Path) -> None:
     events = Events()
     tune(train, study, constraints=[constraint], policy=ACE(interval=1), callbacks=[events])
     assert states(study) == ["failed"] and "about the check" in events.notices
+
+
+@pytest.mark.parametrize("how", ["a check", "a value"])
+def test_a_check_that_says_whether_its_limit_holds_ends_the_study_with_the_cause(
+    study: Path, how: str
+) -> None:
+    """True is no number: taken as 1 under an upper limit, what fails would be recommended."""
+
+    def given(trial: Trial) -> None:
+        for step in trial.steps(3):
+            fine = np.bool_(trial.number < 3)
+            trial.report(
+                1 / step, model=fine, constraints={"gap": fine} if how == "a value" else {}
+            )
+
+    limit = Constraint("gap", upper=0.5, check=None if how == "a value" else lambda fine: fine)
+    with pytest.raises(StudyError, match="'gap' failed in all 4 trials") as caught:
+        tune(given, study, constraints=[limit], xs=range(9), max_failures=4)
+    assert "give the measured number itself, which acetune compares" in str(caught.value)
+    assert len(states(study)) == 4
+    assert {row["stratum"] for row in report_rows(study)} <= {"invalid", "unchecked"}

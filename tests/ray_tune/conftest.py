@@ -13,7 +13,8 @@ import pytest
 @pytest.fixture(scope="package")
 def local_ray() -> Iterator[None]:
     # workers import the trainables of the tests
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent.parent)
+    paths = [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # else Ray warns of a change to come
     with warnings.catch_warnings(action="ignore"):
         import ray

@@ -491,3 +491,18 @@ def test_several_constraints_one_by_one(tmp_path: Path) -> None:
     assert names == [both, cheap, both, cheap, both]  # the first before anything was timed
     by_x = {result.config["x"]: result.metrics for result in grid}
     assert math.isnan(by_x[0.7]["dear"]) and by_x[0.7]["cheap"] == 0.7
+
+
+def test_steps_counted_in_tokens_are_exact_and_one_beyond_fails_its_trial_alone(
+    tmp_path: Path,
+) -> None:
+    steps = [2**31, 2**32 + 1, 2**53 + 1, 2**62]
+    cases = [{"x": 0.2, "steps": [2**31, 2**63]}, {"x": 0.4, "steps": steps}]
+    scheduler = AceScheduler([EOD], acetune.ACE(truncation=0, interval=1, gate=False))
+    grid = fit(trainables.counts_tokens, tmp_path, cases, scheduler=scheduler)
+    assert "step must be at most 2**62, got 9223372036854775808" in str(grid.errors[0])
+    assert [row["state"] for row in rows(tmp_path, TRIALS)] == ["failed", "finished"]
+    found = rows(tmp_path, REPORTS)
+    assert [row["step"] for row in found if row["trial"] == 2] == steps
+    best = best_result(grid)
+    assert best is not None and best.step in steps

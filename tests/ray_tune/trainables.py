@@ -24,10 +24,10 @@ def eod(x: float, step: int) -> float:
     return x + 0.4 / step
 
 
-def report(trial: Trial, x: float, step: int, **options: Any) -> None:
-    model = {"x": x, "step": step}
+def report(trial: Trial, x: float, at: int, /, **options: Any) -> None:
+    model = {"x": x, "step": at}
     trial.report(
-        auc=auc(x, step),
+        auc=auc(x, at),
         model=model,
         constraints={"eod": lambda m: eod(m["x"], m["step"])},
         snapshot=dict,
@@ -115,3 +115,11 @@ class Stepwise(tune.Trainable):
 
     def load_checkpoint(self, checkpoint: str) -> None:
         self.trained = int((Path(checkpoint) / "trained").read_text())
+
+
+def counts_tokens(config: dict[str, Any]) -> None:
+    """Reports at the steps that it is given, of any size."""
+    case = config["case"]
+    with acetune.ray.trial(total_steps=2**62) as trial:
+        for step in case["steps"]:
+            report(trial, case["x"], step, step=step)

@@ -197,7 +197,7 @@ def test_confirmation_sees_the_model_of_each_step_however_it_is_checked() -> Non
     def on_the_spot(trial: Trial) -> None:
         for step in trial.steps(3):
             value = 1.0 if step != 2 else math.nan  # a failed check
-            trial.report(0.5, model=(0.5, step), constraints={"size": lambda value=value: value})
+            trial.report(0.5, model=(0.5, step), constraints={"size": lambda _, value=value: value})
 
     found = curve_of(on_the_spot, confirm=confirm)
     np.testing.assert_array_equal(found.metrics["size"], [1.0, math.nan, 1.0])

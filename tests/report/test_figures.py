@@ -411,8 +411,10 @@ def test_below_the_objective_stands_only_what_was_checked() -> None:
     digest = digest_of(attempt((9, 1), (8, None), (7, None), (6, 9)), attempt((5, None)))
     below = [trace["name"] for trace in figures.curves(digest).data if trace.get("yaxis") == "y2"]
     assert below == ["valid", "invalid", "the answer"]
-    assert traces(figures.curves(digest, [1]))["unchecked"]["text"] == "trial 1"
-    assert set(traces(figures.curves(digest))["unchecked"]["text"]) == {"trial 1", "trial 2", ""}
+    texts = traces(figures.curves(digest, [1]))["unchecked"]["text"]
+    assert texts == [f"trial 1, step {step}" for step in (1, 2, 3)]
+    both = traces(figures.curves(digest))["unchecked"]["text"]
+    assert set(both) == {*texts, "trial 2, step 1", ""}
 
 
 def test_long_curves_keep_their_ends_and_their_best() -> None:

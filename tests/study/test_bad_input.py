@@ -279,6 +279,18 @@ def test_a_limit_on_the_configuration_that_gives_no_number(tmp_path: Path) -> No
         tune(train, tmp_path / "study.db", constraints=[broken])
 
 
+def test_a_limit_on_the_configuration_that_says_whether_it_holds(tmp_path: Path) -> None:
+    broken = Constraint("size", upper=1, on="config", check=lambda params: params["x"] < 1)
+    with pytest.raises(GoalError, match=r"'size' must be a number, got True.*\{'x': 0.0\}"):
+        tune(train, tmp_path / "study.db", constraints=[broken])
+
+
+def test_a_limit_on_the_configuration_with_an_optional_parameter_gets_it(tmp_path: Path) -> None:
+    wide = Constraint("size", upper=1, on="config", check=lambda params=None: params["x"])
+    result = tune(train, tmp_path / "study.db", xs=[7, 0], max_trials=1, constraints=[wide])
+    assert result.counts == {"finished": 1, "rejected": 1}
+
+
 def test_a_limit_on_the_configuration_that_nothing_satisfies(tmp_path: Path) -> None:
     with pytest.raises(SearchError, match=r"1000 suggestions.*size <= 1 with 7.*widen"):
         tune(train, tmp_path / "study.db", xs=[7], constraints=[limit()])

@@ -410,3 +410,10 @@ def test_an_interval_of_a_quantity_without_a_known_range_is_left_as_it_is(study:
     result = run(study, lambda model: {"g": Estimate(0.0, 1.0)}, top=1)
 
     assert "(95 %: -1.96 to 1.96)" in str(result)
+
+
+def test_true_confirms_nothing(study: Path) -> None:
+    result = run(study, lambda model: {"g": True}, top=1)
+    assert uses(study) == [(2, "unconfirmed")]
+    assert result.best is not None and result.best.confirmation is not None
+    assert "'g' must be a number, got True" in (result.best.confirmation.error or "")

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from acetune.callbacks._random import same_randomness
 from acetune.callbacks._trial import require_trial
 from acetune.core.errors import ReportError
-from acetune.core.goals import as_number
+from acetune.core.numbers import as_number
 from acetune.validation import require_total_steps
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from acetune.core.errors import GoalError
-from acetune.policies.base import require_whole
+from acetune.core.numbers import require_whole
 from acetune.trial import Trial
 
 

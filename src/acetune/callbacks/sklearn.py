@@ -16,7 +16,7 @@ import numpy as np
 
 from acetune.callbacks._trial import Saving, require_trial
 from acetune.core.errors import GoalError, MissingExtraError
-from acetune.policies.base import require_whole
+from acetune.core.numbers import require_whole
 from acetune.trial import Trial
 
 try:

@@ -17,6 +17,7 @@ from acetune.constraints import _aside
 from acetune.constraints._quantiles import quantile
 from acetune.core.errors import GoalError
 from acetune.core.goals import Estimate
+from acetune.core.numbers import require_whole
 from acetune.hardware import describe_hardware, physical_gpu, synchroniser
 from acetune.quiet import alone
 
@@ -232,8 +233,7 @@ class LatencyCheck:
 
 def _require_calls(warmup: int, repeats: int) -> None:
     for name, count, least in (("warmup", warmup, 0), ("repeats", repeats, 1)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < least:
-            raise GoalError(f"{name} must be a whole number >= {least}, got {count!r}")
+        require_whole(name, count, least)
 
 
 def _names_device(device: object) -> bool:

@@ -10,14 +10,16 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Self, SupportsFloat, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 from acetune.core import words
 from acetune.core.errors import GoalError, ReportError
+from acetune.core.numbers import as_number
 from acetune.core.suggestions import refuse_unknown
 
 Mode: TypeAlias = Literal["min", "max"]
 
+_COMPARED = ", which acetune compares with the limit"
 LEFT_OUT = 1.0  # the scaled violation that a constraint counts with which a check left out
 
 
@@ -38,18 +40,6 @@ class FailedCheck(NamedTuple):
     error: str
 
 
-def as_number(value: object, what: str) -> float:
-    """``value`` as a float, or a :class:`ReportError` that names it."""
-    if type(value) is float:  # nearly always; the protocol check below costs microseconds
-        return value
-    if isinstance(value, SupportsFloat) and not isinstance(value, (str, bytes)):
-        try:
-            return float(value)
-        except (TypeError, ValueError, OverflowError):
-            pass
-    raise ReportError(f"{what} must be a number, got {value!r} of type {type(value).__name__}")
-
-
 def as_measurement(value: object, what: str) -> Estimate | FailedCheck:
     """Normalise what a check returned. Anything that is not a finite number is a failed check."""
     if isinstance(value, FailedCheck):
@@ -57,9 +47,9 @@ def as_measurement(value: object, what: str) -> Estimate | FailedCheck:
     stderr = 0.0
     if isinstance(value, tuple) and len(value) == 2:
         stderr = as_number(value[1], f"standard error of {what}")
-        number = as_number(value[0], what)
+        number = as_number(value[0], what, _COMPARED)
     else:
-        number = as_number(value, what)
+        number = as_number(value, what, _COMPARED)
     if not math.isfinite(number):
         return FailedCheck(f"{what} is {number}")
     if not (math.isfinite(stderr) and stderr >= 0.0):
@@ -120,7 +110,9 @@ class Constraint:
         The limit: exactly one of them. The limit itself is allowed.
     check:
         Called with what ``report(model=...)`` was given; returns a number or an
-        :class:`Estimate`. May take no parameter; then only the current step can be checked.
+        :class:`Estimate` of what was measured, not whether the limit holds. May take no
+        parameter; then only the current step can be checked.
+        Bind values with ``functools.partial``, not as defaults of parameters.
     margin_se:
         A check holds when value plus this many standard errors is within the limit.
         0 takes the value as it is.

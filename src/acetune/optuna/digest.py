@@ -32,6 +32,7 @@ from acetune.policies import Policy
 from acetune.policies.base import check_order
 from acetune.stopper import Stopper
 from acetune.stopper_trial import StopperTrial
+from acetune.validation import LARGEST_STEP, require_step
 
 _TAKEN = Decision(Action.CONTINUE, "decided where it was reported")
 _NOT_BEGUN = Decision(Action.CONTINUE, "the trial has not begun")
@@ -125,6 +126,7 @@ class Digest:
 
     def decide(self, study: StudyAccess, trial: FrozenTrial, step: int) -> Decision:
         """Decide on the last report of any trial."""
+        require_step(step, least=0)
         self.refresh(study, trial.number)
         values = trial.intermediate_values
         try:
@@ -200,6 +202,9 @@ class Digest:
                 raise StaleError
             unread = sorted(values.items())
         for step, value in unread:
+            if step > LARGEST_STEP:  # refused where it was reported
+                followed.values += 1
+                continue
             check = read_check(trial.number, trial.system_attrs, step)
             followed.take(step, value, check, _TAKEN)
 

@@ -16,12 +16,12 @@ from optuna.trial import FrozenTrial
 
 from acetune.core.errors import GoalError, StudyChangedError
 from acetune.core.goals import Constraint, Goals, Mode, Objective
+from acetune.core.numbers import require_whole
 from acetune.optuna.access import StudyAccess, place
 from acetune.optuna.attributes import GOALS, read_goals, write_goals
 from acetune.optuna.digest import Digest
 from acetune.optuna.notices import notice_unchecked
 from acetune.policies import Policy, make_policy
-from acetune.policies.base import require_whole
 
 
 class AcePruner(BasePruner):

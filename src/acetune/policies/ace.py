@@ -9,21 +9,16 @@ from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured import Costs
+from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import (
-    Policy,
-    adaptive_interval,
-    best_step,
-    require_share,
-    require_whole,
-)
+from acetune.policies.base import Policy, adaptive_interval, best_step, require_share
 from acetune.policies.strata import file_in, in_worst
 
 _KEEP = "rank {rank} of {of} {stratum} reports at step {step}: kept"
 _CUT = "rank {rank} of {of} {stratum} reports at step {step}: in the worst {number:.0%}"
 _HARD = "violated at step {step}: the first violation stops"
-_GRACE = "rank {rank} of {of} {stratum} reports at step {step}: within the first {number:.0f} steps"
+_GRACE = "rank {rank} of {of} {stratum} reports at step {step}: within the first {number} steps"
 
 
 class ACE(Policy):
@@ -117,8 +112,9 @@ class ACE(Policy):
         group = history.group(filing.group)
         better, n = group.better_than(filing.key), len(group.keys) + 1
         step, stratum = report.step, report.stratum
+        number: float
         if step < self.min_steps:
-            action, why, number = Action.CONTINUE, _GRACE, float(self.min_steps)
+            action, why, number = Action.CONTINUE, _GRACE, self.min_steps
         elif self.stopping == "first-violation" and stratum == "invalid":
             action, why, number = Action.STOP, _HARD, 0.0
         elif in_worst(self.truncation, better, n):

@@ -9,9 +9,10 @@ from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured import Costs
+from acetune.core.numbers import is_number
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, best_step, is_number, require_share
+from acetune.policies.base import Policy, best_step, require_share
 from acetune.policies.strata import file_in, in_worst
 
 _KEEP = "rank {rank} of {of} {stratum} reports at step {step}: kept"
@@ -26,9 +27,7 @@ _STILL: dict[Stratum, tuple[str, str]] = {
     )
     for stratum in ("valid", "invalid")
 }
-_BEHIND = (
-    "behind the best feasible checkpoint at step {step}, and no better than at step {number:.0f}"
-)
+_BEHIND = "behind the best feasible checkpoint at step {step}, and no better than at step {number}"
 _ROUNDING = 1e-9  # what is equal up to rounding counts as equal
 
 
@@ -200,7 +199,7 @@ remember=True, spare=True, defer=True, one_by_one=True)
             best = max(0, best_step(trial.progress, step, report.loss))
             # Optuna's steps may begin at 0: counted as the first one
             if max(1, best) <= (1 - self.patience) * step + _ROUNDING:
-                return Decision(Action.STOP, _BEHIND, stratum, better + 1, n, step, float(best))
+                return Decision(Action.STOP, _BEHIND, stratum, better + 1, n, step, best)
         return Decision(Action.CONTINUE, keep, stratum, better + 1, n, step, share)
 
 

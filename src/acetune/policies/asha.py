@@ -6,9 +6,10 @@ from acetune.core.decision import Decision
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured import Costs
+from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, When, require_when, require_whole
+from acetune.policies.base import Policy, When, require_when
 from acetune.policies.rungs import (
     decide_by_cutoff,
     free_rung,

@@ -8,9 +8,10 @@ from acetune.core.decision import Decision
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured import Costs
+from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, require_whole
+from acetune.policies.base import Policy
 from acetune.policies.rungs import decide_by_place, require_factor, rung_passed
 
 _KEEP = "rank {rank} of {of} by violation and objective at the rung at step {step}: kept"

@@ -9,15 +9,10 @@ from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured import Costs
+from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import (
-    Policy,
-    adaptive_interval,
-    best_step,
-    require_share,
-    require_whole,
-)
+from acetune.policies.base import Policy, adaptive_interval, best_step, require_share
 from acetune.policies.rungs import decide_by_place, require_factor, rung_passed
 
 _KEEP = "rank {rank} of {of} {stratum} reports at the rung at step {step}: kept"

@@ -6,11 +6,12 @@ from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.history import History
+from acetune.core.numbers import is_number, require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import TrialRecord
-from acetune.policies.base import CheckedAtEnd, When, is_number, require_whole
+from acetune.policies.base import CheckedAtEnd, When
 
-_GRACE = "within the first {number:.0f} steps"
+_GRACE = "within the first {number} steps"
 _KEEP_RATIO = "its best by step {step} is within a factor {number:.4g} of the best of all: kept"
 _CUT_RATIO = "its best by step {step} is not within a factor {number:.4g} of the best of all"
 _KEEP_AMOUNT = "its best by step {step} is within {number:.4g} of the best of all: kept"
@@ -89,9 +90,7 @@ class Bandit(CheckedAtEnd):
         """Stop what is beyond the slack; a trial that is the best itself never is."""
         stratum, step = report.stratum, report.step
         if step < self.min_steps:
-            return Decision(
-                Action.CONTINUE, _GRACE, stratum, step=step, number=float(self.min_steps)
-            )
+            return Decision(Action.CONTINUE, _GRACE, stratum, step=step, number=self.min_steps)
         worst = self.threshold(history.best_loss)
         stops = min(trial.progress.best_loss, report.loss) > worst
         action = Action.STOP if stops else Action.CONTINUE

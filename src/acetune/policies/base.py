@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeGuard
+from typing import Literal, TypeAlias
 
 from acetune.core.cost import best_interval
 from acetune.core.decision import Decision
@@ -25,6 +25,7 @@ from acetune.core.goals import Goals
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured import Costs
+from acetune.core.numbers import is_number
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
 
@@ -189,20 +190,7 @@ def require_when(when: str) -> None:
         raise GoalError(f"constraints must be 'callback' or 'after', got {when!r}")
 
 
-def require_whole(name: str, value: int, least: int) -> None:
-    """Validate an option that counts something."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise GoalError(f"{name} must be a whole number >= {least}, got {value!r}")
-
-
 def require_share(name: str, value: float) -> None:
     """Validate an option that is a share of something."""
     if not is_number(value) or not 0 <= value <= 1:
         raise GoalError(f"{name} must be a share between 0 and 1, got {value!r}")
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    """Whether an option is a finite number (True and False are none)."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return math.isfinite(value)

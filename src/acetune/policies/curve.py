@@ -8,9 +8,10 @@ from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing, Group
 from acetune.core.history import History
+from acetune.core.numbers import is_number, require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import TrialRecord
-from acetune.policies.base import CheckedAtEnd, When, is_number, require_whole
+from acetune.policies.base import CheckedAtEnd, When
 from acetune.policies.prediction import chance_below
 from acetune.policies.rungs import require_factor, rung_passed
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from acetune.core.decision import Decision
 from acetune.core.groups import Filing
 from acetune.core.history import History
+from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import TrialRecord
-from acetune.policies.base import CheckedAtEnd, When, require_whole
+from acetune.policies.base import CheckedAtEnd, When
 from acetune.policies.rungs import decide_by_cutoff, free_rung, require_factor, rungs_up_to
 
 

@@ -7,11 +7,12 @@ import math
 from acetune.core.decision import Action, Decision
 from acetune.core.groups import Filing, Group
 from acetune.core.history import History
+from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import TrialRecord
-from acetune.policies.base import CheckedAtEnd, When, require_whole
+from acetune.policies.base import CheckedAtEnd, When
 
-_GRACE = "within the first {number:.0f} steps"
+_GRACE = "within the first {number} steps"
 _FEW = "other trials that reported step {step}: {number:.0f}, too few to compare with"
 _KEEP = "its best ranks {rank} of {of} among the running averages at step {step}: kept"
 _CUT = "its best ranks {rank} of {of} among the running averages at step {step}: below their median"

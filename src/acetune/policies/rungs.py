@@ -10,9 +10,9 @@ from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing, Group, GroupId
 from acetune.core.history import History
+from acetune.core.numbers import is_number
 from acetune.core.observation import Observation
 from acetune.core.record import TrialRecord
-from acetune.policies.base import is_number
 
 BETWEEN = "step {step} is between rungs"
 _FIRST = "first at %s at step {step}"

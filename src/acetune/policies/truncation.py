@@ -5,15 +5,16 @@ from __future__ import annotations
 from acetune.core.decision import Action, Decision
 from acetune.core.groups import Filing
 from acetune.core.history import History
+from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import TrialRecord
-from acetune.policies.base import CheckedAtEnd, When, require_share, require_whole
+from acetune.policies.base import CheckedAtEnd, When, require_share
 from acetune.policies.strata import in_worst
 
 _KEEP = "rank {rank} of {of} reports at step {step}: kept"
 _CUT = "rank {rank} of {of} reports at step {step}: in the worst {number:.0%}"
-_GRACE = "rank {rank} of {of} reports at step {step}: within the first {number:.0f} steps"
-_BETWEEN = "step {step} is not a multiple of {number:.0f}: nothing is compared"
+_GRACE = "rank {rank} of {of} reports at step {step}: within the first {number} steps"
+_BETWEEN = "step {step} is not a multiple of {number}: nothing is compared"
 
 
 class TruncationSelection(CheckedAtEnd):
@@ -76,11 +77,12 @@ class TruncationSelection(CheckedAtEnd):
         """Stop the worst ``truncation`` of the group."""
         stratum, step = report.stratum, report.step
         if filing is None:
-            return Decision(Action.CONTINUE, _BETWEEN, stratum, step=step, number=float(self.every))
+            return Decision(Action.CONTINUE, _BETWEEN, stratum, step=step, number=self.every)
         group = history.group(filing.group)
         better, n = group.better_than(filing.key), len(group) + 1
+        number: float
         if step < self.min_steps:
-            action, why, number = Action.CONTINUE, _GRACE, float(self.min_steps)
+            action, why, number = Action.CONTINUE, _GRACE, self.min_steps
         elif in_worst(self.truncation, better, n):
             action, why, number = Action.STOP, _CUT, self.truncation
         else:

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from acetune.core.errors import GoalError, TableError
 from acetune.core.goals import Constraint, Objective
+from acetune.core.numbers import is_bool
 from acetune.replay.curve_checks import CONFIRM, require_cost, require_whole
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -240,6 +241,7 @@ def offsets(lengths: Sequence[int] | Ints) -> Ints:
 
 
 def _floats(values: ArrayLike, what: str) -> Floats:
+    _refuse_bools(values, what)
     try:
         column = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -249,7 +251,17 @@ def _floats(values: ArrayLike, what: str) -> Floats:
     return column
 
 
+def _refuse_bools(values: ArrayLike, what: str) -> None:
+    """True and False would be read as 1 and 0."""
+    if is_bool(values) or (isinstance(values, Sequence) and any(map(is_bool, values))):
+        raise TableError(
+            f"{what} holds true or false; give the measured numbers themselves, which limits are "
+            "compared with"
+        )
+
+
 def _read_only(values: NDArray[Any], dtype: type[np.generic], what: str) -> NDArray[Any]:
+    _refuse_bools(values, what)
     column = np.ascontiguousarray(values, dtype=dtype)
     if column.ndim != 1:
         raise TableError(f"{what} must have one dimension, got {column.ndim}")

@@ -187,16 +187,20 @@ def unchecked_losses(view: StudyView) -> Array:
         & ((reports.checked_step != reports.step) | (reports.kind != STEP))
     )
     if len(late):
-        keys = _keys(reports.trial, reports.attempt, reports.step, rows)
-        checked = _keys(reports.trial, reports.attempt, reports.checked_step, late)
-        rows = rows[~np.isin(keys, checked)]
+        steps = np.unique(reports.checked_step[late])  # their places fit where they would not
+        at = np.searchsorted(steps, reports.step[rows])
+        some = np.flatnonzero(steps[np.minimum(at, len(steps) - 1)] == reports.step[rows])
+        keys = _keys(view, rows[some], at[some], len(steps))
+        places = np.searchsorted(steps, reports.checked_step[late])
+        rows = np.delete(rows, some[np.isin(keys, _keys(view, late, places, len(steps)))])
     return np.sort(losses(view.goals.objective, reports.objective[rows]))
 
 
-def _keys(trial: Array, attempt: Array, step: Array, rows: Array) -> Array:
-    """A number for each checkpoint."""
-    both = trial[rows].astype("i8") * 0x8000 + attempt[rows]
-    return (both << 31) + step[rows]
+def _keys(view: StudyView, rows: Array, places: Array, count: int) -> Array:
+    """A number for each checkpoint: of its trial, attempt and place among ``count`` steps."""
+    reports = view.reports
+    keys: Array = (reports.trial[rows].astype("i8") * 0x8000 + reports.attempt[rows]) * count
+    return keys + places
 
 
 def as_json(view: StudyView, found: FoundCheckpoint | None) -> dict[str, Any] | None:
@@ -212,8 +216,8 @@ def as_json(view: StudyView, found: FoundCheckpoint | None) -> dict[str, Any] | 
     return {
         "trial": found.trial,
         "attempt": found.attempt,
-        "step": found.step,
-        "total_steps": found.total_steps,
+        "step": exact(found.step),
+        "total_steps": exact(found.total_steps),
         "value": finite(found.value),
         "params": plain(dict(found.params)),
         "constraints": [
@@ -258,6 +262,15 @@ def _fresh(goals: Goals, found: FoundCheckpoint) -> dict[str, Any] | None:
         else {"value": finite(objective.value), "stderr": finite(objective.stderr)},
         "constraints": constraints,
     }
+
+
+def exact(number: int | None) -> int | str | None:
+    """A whole number for a browser, which would round one beyond 2**53: such a one as text.
+
+    >>> exact(2**53), exact(2**53 + 1), exact(None)
+    (9007199254740992, '9007199254740993', None)
+    """
+    return number if number is None or abs(number) <= 2**53 else str(number)
 
 
 def finite(number: float | None) -> float | None:

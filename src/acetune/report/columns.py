@@ -39,9 +39,9 @@ _REPORT_TYPES = {
     "trial": "i4",
     "attempt": "i2",
     "kind": "i1",
-    "step": "i4",
+    "step": "i8",
     "objective": "f8",
-    "checked_step": "i4",
+    "checked_step": "i8",
     "checked_objective": "f8",
     "violation": "f8",
     "stratum": "i1",
@@ -51,6 +51,7 @@ _REPORT_TYPES = {
     "time": "f8",
 }
 _ROW = np.dtype(list(_REPORT_TYPES.items()))
+_RANKS = np.dtype([("rank", "i8"), ("of", "i8")])
 _CHECK_TYPES = {
     "seq": "i8",
     "constraint": "i2",
@@ -92,16 +93,16 @@ class Reports:
     @property
     def rank(self) -> Array:
         """Place among the reports it was ranked with, 0 where it was not: read when asked for."""
-        return (self._ranks & 0x7FFFFFFF).astype("i4")
+        return self._ranks["rank"]
 
     @property
     def of(self) -> Array:
         """How many reports it was ranked with, itself included: read when asked for."""
-        return (self._ranks >> 32).astype("i4")
+        return self._ranks["of"]
 
     @cached_property
     def _ranks(self) -> Array:
-        return self._read_ranks(int(self.seq[-1])) if len(self) else np.empty(0, "i8")
+        return self._read_ranks(int(self.seq[-1])) if len(self) else np.empty(0, _RANKS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,11 +178,11 @@ def no_checks() -> Growing:
 
 _LAST = 2**63 - 1  # the largest number that SQLite knows
 _USUAL = np.dtype(
-    [("where", "i8")]
+    [("trial", "i8"), ("step", "i8")]
     + [(name, "f8") for name in ("objective", "violation", "primary_cost_s", "time")]
 )
 _USUAL_REPORTS = """
-SELECT (trial << 32) | step, objective, violation, primary_cost_s, time
+SELECT trial, step, objective, violation, primary_cost_s, time
 FROM reports WHERE seq > ? AND seq <= ? ORDER BY seq
 """
 _ODD_REPORTS = """
@@ -200,11 +201,11 @@ def read_reports(db: sqlite3.Connection, after: int, last: int = _LAST) -> dict[
     """The reports with a ``seq`` larger than ``after``, up to ``last``, without their ranks."""
     rows = np.fromiter(db.execute(_USUAL_REPORTS, (after, last)), dtype=_USUAL)
     seq = _sequence(db, after, last, len(rows))
-    step, violation = rows["where"] & 0x7FFFFFFF, rows["violation"]
+    step, violation = rows["step"], rows["violation"]
     checked = ~np.isnan(violation)
     found: dict[str, Array] = {
         "seq": seq,
-        "trial": rows["where"] >> 32,
+        "trial": rows["trial"],
         "attempt": np.ones(len(rows), "i2"),
         "kind": np.full(len(rows), STEP, "i1"),
         "step": step,
@@ -250,12 +251,9 @@ def _sequence(db: sqlite3.Connection, after: int, last: int, count: int) -> Arra
 
 
 def read_ranks(db: sqlite3.Connection, last: int) -> Array:
-    """Of the reports up to ``last``: ``of`` in a number's upper half, ``rank`` in its lower."""
-    sql = (
-        "SELECT (coalesce(of, 0) << 32) | coalesce(rank, 0) FROM reports "
-        "WHERE seq <= ? ORDER BY seq"
-    )
-    return np.fromiter((row[0] for row in db.execute(sql, (last,))), dtype="i8")
+    """``rank`` and ``of`` of the reports up to ``last``, 0 where they were not ranked."""
+    sql = "SELECT coalesce(rank, 0), coalesce(of, 0) FROM reports WHERE seq <= ? ORDER BY seq"
+    return np.fromiter(db.execute(sql, (last,)), dtype=_RANKS)
 
 
 def read_checks(db: sqlite3.Connection, after: int, constraints: Sequence[str]) -> dict[str, Array]:

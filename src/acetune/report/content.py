@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from acetune.report.answer import answer, result_of
-from acetune.report.checkpoints import finite
+from acetune.report.checkpoints import exact, finite
 from acetune.report.figures import page_figures
 from acetune.report.trial_detail import trial_detail
 from acetune.report.trial_table import trial_table
@@ -135,7 +135,7 @@ def _confirmation(use: dict[str, Any]) -> dict[str, Any]:
     return {
         "use": use["use"],
         "trial": use["trial"],
-        "step": use["step"],
+        "step": exact(use["step"]),
         "status": use["status"],
         "metrics": [
             {"name": name, "value": finite(value), "stderr": finite(stderr)}

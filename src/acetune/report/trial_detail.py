@@ -9,7 +9,7 @@ import numpy as np
 from acetune.core.errors import StudyError
 from acetune.queries import choose_answer
 from acetune.report.answer import candidates_of
-from acetune.report.checkpoints import finite, plain
+from acetune.report.checkpoints import exact, finite, plain
 from acetune.report.columns import CONTINUE, STEP
 from acetune.report.explanation import (
     answer_step,
@@ -61,14 +61,15 @@ def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dic
         "reason": latest["reason"],
         "why": why + [note for note in notes if note is not None],
         "params": plain(view.params(trial)),
-        "total_steps": latest["total_steps"],
-        "interval": latest["interval"],
+        "total_steps": exact(latest["total_steps"]),
+        "interval": exact(latest["interval"]),
         "cost_ratio": finite(latest["cost_ratio"]),
         "started": latest["started"],
         "ended": latest["ended"],
         "hardware": hardware,
         "attempts": [
-            {name: row[name] for name in ("attempt", "state", "reason", "resumed_from")}
+            {name: row[name] for name in ("attempt", "state", "reason")}
+            | {"resumed_from": exact(row["resumed_from"])}
             for row in attempts
         ],
         "reports": reports,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from acetune.queries import short_reason
-from acetune.report.checkpoints import finite, losses, plain
+from acetune.report.checkpoints import exact, finite, losses, plain
 from acetune.report.columns import STRATA, UNCHECKED, VALID, Array
 from acetune.report.view import StudyView, TrialRow
 
@@ -47,7 +47,8 @@ def trial_table(view: StudyView) -> dict[str, Any]:
             known[trial.trial] = trial, words
         stratum, steps, *others = numbers
         in_words = None if stratum == _NONE else STRATA[stratum]
-        rows.append([trial.trial, trial.state, in_words, steps, trial.total_steps, *others, *words])
+        steps, total = exact(steps), exact(trial.total_steps)
+        rows.append([trial.trial, trial.state, in_words, steps, total, *others, *words])
     return {"columns": [*_COLUMNS, *map(short, params)], "rows": rows}
 
 
@@ -67,7 +68,7 @@ def _numbers(view: StudyView) -> list[list[Any]]:
     size = 1 + int(numbers.max(initial=0))
     # NumPy is ten times as fast at these sums where nothing has to be converted
     latest, trial = view.is_latest, reports.trial.astype(np.intp)
-    steps, stratum = np.zeros(size, "i4"), np.full(size, _NONE, "i1")
+    steps, stratum = np.zeros(size, "i8"), np.full(size, _NONE, "i1")
     np.maximum.at(steps, trial[latest], reports.step[latest])
     np.maximum.at(stratum, trial, reports.stratum)
     checked = np.zeros(len(reports), bool)
@@ -112,7 +113,7 @@ def _cell(value: Any) -> Any:
     if isinstance(value, float):
         return finite(float(f"{value:.5g}")) if math.isfinite(value) else str(value)
     if isinstance(value, (bool, int)):
-        return value
+        return exact(value)
     return short(value if isinstance(value, str) else str(plain(value)))
 
 

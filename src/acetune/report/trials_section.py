@@ -75,8 +75,9 @@ def _trial(row: dict[str, Any]) -> Element:
 
 def _cell(row: dict[str, Any], name: str) -> Element:
     value = row[name]
-    if name == "steps" and row["total_steps"] is not None:
-        return element("td", f"{value} of {row['total_steps']}", class_="number")
+    if name == "steps":
+        of = "" if row["total_steps"] is None else f" of {row['total_steps']}"
+        return element("td", f"{value}{of}", class_="number")
     if isinstance(value, float):
         return number_cell(value)
     return cell(short(value) if isinstance(value, str) else value)

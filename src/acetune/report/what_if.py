@@ -16,7 +16,7 @@ import numpy as np
 
 from acetune.core.goals import Constraint, Estimate, Goals
 from acetune.found import broken_on_fresh
-from acetune.report.checkpoints import losses, unchecked_losses, usable
+from acetune.report.checkpoints import exact, losses, unchecked_losses, usable
 from acetune.report.columns import UNCHECKED, Array
 from acetune.report.view import StudyView
 
@@ -74,7 +74,9 @@ def _of_constraint(
         "unchecked_looser": len(unchecked)
         + int(half.count(np.array([math.inf]), np.array([below]))[0]),
     }
-    rows = zip(*[column.tolist() for column in columns.values()], strict=True)
+    lists = {name: column.tolist() for name, column in columns.items()}
+    lists["step"] = [exact(step) for step in lists["step"]]
+    rows = zip(*lists.values(), strict=True)
     its = view.checks.value[view.checks.constraint == index]
     low, high, step = slider_range(constraint.limit, needs, float(np.fmin.reduce(its, initial=0.0)))
     return {

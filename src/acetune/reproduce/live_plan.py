@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from acetune.core.errors import GoalError
+from acetune.core.numbers import is_number, require_whole
 from acetune.policies import parse_policy
-from acetune.policies.base import is_number, require_whole
 from acetune.reproduce.paper import EASY, HARD
 from acetune.searchers import SEARCHER_NAMES
 

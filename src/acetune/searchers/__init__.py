@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acetune.core.errors import GoalError
+from acetune.core.numbers import as_whole
 from acetune.searchers.base import Searcher
 from acetune.space import Space
 
@@ -46,6 +47,8 @@ def make_searcher(
             f"unknown searcher {searcher!r}; choose from {', '.join(SEARCHER_NAMES)}, or "
             "pass a Searcher object"
         )
+    if seed is not None:
+        seed = as_whole(seed, "seed", 0, GoalError)
     module, name, options = _SEARCHERS[searcher]
     factory = getattr(importlib.import_module(module), name)
     made = factory(

@@ -16,7 +16,7 @@ import numpy as np
 
 from acetune.constraints.robustness.suite import BehaviouralTest
 from acetune.core.errors import GoalError
-from acetune.policies.base import require_whole
+from acetune.core.numbers import require_whole
 
 Perturbation: TypeAlias = Callable[[str, np.random.Generator], "str | Sequence[str] | None"]
 

@@ -107,7 +107,7 @@ function chosenRows() {
     const [x, y] = [a[at], b[at]];
     if (x === y) return 0;
     if (x === null || y === null) return x === null ? 1 : -1; // what is unknown comes last both ways
-    return (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y))) * way;
+    return (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), undefined, { numeric: true })) * way; // large whole numbers come as text
   });
 }
 

@@ -78,7 +78,6 @@ def lines_by_stratum(
             steps, y = reports.step[rows].tolist(), plain_near(its, span)
             before = -2
             for i in np.flatnonzero(reports.stratum[rows] == stratum).tolist():
-                label = f"trial {curve.trial}"
                 if i != before + 1 and xs:  # a gap
                     xs.append(None)
                     ys.append(None)
@@ -88,11 +87,12 @@ def lines_by_stratum(
                     xs.append(steps[i - 1])
                     ys.append(y[i - 1])
                     sizes.append(0)
-                    texts.append(label)
+                    texts.append(f"trial {curve.trial}, step {steps[i - 1]}")
                 xs.append(steps[i])
                 ys.append(y[i])
                 sizes.append(5)
-                texts.append(label)
+                # in words: the browser would round, and shorten, what the axis has
+                texts.append(f"trial {curve.trial}, step {steps[i]}")
                 before = i
         marks = (y for y, size in zip(ys, sizes, strict=True) if size)
         if not xs or (not legend and all(y is None for y in marks)):
@@ -107,7 +107,7 @@ def lines_by_stratum(
                 "yaxis": axis,
                 "x": xs,
                 "y": ys,
-                "text": texts if len(drawn) > 1 else f"trial {drawn[0].trial}",
+                "text": texts,
                 "line": {"color": STRATUM_COLOURS[stratum], "width": 1.5},
                 "marker": {
                     "symbol": STRATUM_SYMBOLS[stratum],
@@ -116,7 +116,7 @@ def lines_by_stratum(
                     "opacity": 1,
                     "line": {"width": 0},  # sizes of their own would get a light edge
                 },
-                "hovertemplate": f"%{{text}}, step %{{x}}: %{{y}}<extra>{STRATA[stratum]}</extra>",
+                "hovertemplate": f"%{{text}}: %{{y}}<extra>{STRATA[stratum]}</extra>",
             }
         )
     return traces
@@ -128,7 +128,8 @@ def step_span(first: int, last: int, log: bool) -> list[float]:
         low, high = float(np.log10(max(1, first))), float(np.log10(last))
     else:
         low, high = float(first), float(last)
-    room = (high - low) or 1.0
+    # steps of one trial may be too near each other for floats to tell them apart
+    room = max(high - low, 1e-12 * abs(high)) or 1.0
     return [low - 0.03 * room, high + 0.05 * room]
 
 

@@ -60,6 +60,7 @@ def late_checks(
         return []
     strata = digest.view.reports.stratum[rows].tolist()
     trials = digest.view.reports.trial[rows].tolist()
+    steps = digest.checked_step(rows).tolist()
     return [
         {
             "type": "scatter",
@@ -68,18 +69,18 @@ def late_checks(
             "legendgroup": "late",
             "showlegend": axis == "y",
             "yaxis": axis,
-            "x": digest.checked_step(rows).tolist(),
+            "x": steps,
             "y": plain_near(values, span),
             "text": [
-                f"trial {trial}, checked at its end: {STRATA[stratum]}"
-                for trial, stratum in zip(trials, strata, strict=True)
+                f"trial {trial}, checked at its end: {STRATA[stratum]}, step {step}"
+                for trial, stratum, step in zip(trials, strata, steps, strict=True)
             ],
             "marker": {
                 "symbol": ["diamond" if s == VALID else "diamond-x-open" for s in strata],
                 "color": [STRATUM_COLOURS[stratum] for stratum in strata],
                 "size": 10,
             },
-            "hovertemplate": "%{text}, step %{x}: %{y}<extra></extra>",
+            "hovertemplate": "%{text}: %{y}<extra></extra>",
         }
     ]
 
@@ -98,5 +99,6 @@ def answer_star(
         "x": [answer.step],
         "y": plain_near([value], span),
         "marker": {"symbol": "star", "size": 14, "color": ANSWER},
-        "hovertemplate": f"trial {answer.trial}, step %{{x}}: %{{y}}<extra>the answer</extra>",
+        "text": f"trial {answer.trial}, step {answer.step}",
+        "hovertemplate": "%{text}: %{y}<extra>the answer</extra>",
     }

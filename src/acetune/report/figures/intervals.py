@@ -53,9 +53,9 @@ def intervals(digest: Digest) -> Drawing:
                     "name": label,
                     "x": plain(steps[some]),
                     "y": plain(ratio[some], 4),
-                    "text": [f"trial {trials[i].trial}" for i in some],
+                    "text": [f"trial {trials[i].trial}, T {trials[i].total_steps}" for i in some],
                     "marker": {"color": colour, "symbol": symbol, "size": 7, "opacity": 0.8},
-                    "hovertemplate": "%{text}: r %{y}, T %{x}<extra></extra>",
+                    "hovertemplate": "%{text}: r %{y}<extra></extra>",
                 }
             )
     heights = [float(v) for trace in data for v in trace["y"] if v]

@@ -35,8 +35,9 @@ def strata(digest: Digest, by: Literal["time", "step"] = "time") -> Drawing:
         edges = np.linspace(0.0, last, _BINS + 1, dtype=np.float64)
         label = f"Time ({unit_name})"
     else:
-        x = reports.step[digest.is_step].astype(float)
-        each = max(1, -(-int(x.max()) // _BINS))  # whole steps a bin
+        steps = reports.step[digest.is_step]
+        each = max(1, -(-int(steps.max()) // _BINS))  # whole steps a bin
+        x = steps.astype(float)
         edges = np.arange(0.5, x.max() + each, each, dtype=np.float64)
         label = "Step" if each == 1 else f"Step, {each} a bar"
     width = edges[1] - edges[0]

@@ -9,6 +9,7 @@ import numpy as np
 
 from acetune.core.goals import Constraint
 from acetune.core.words import count
+from acetune.report.checkpoints import exact
 from acetune.report.columns import INVALID as IS_INVALID
 from acetune.report.columns import VALID as IS_VALID
 from acetune.report.figures.digest import Digest, Whole, limit_text, thinned
@@ -109,9 +110,14 @@ def _traces(
                 "legendgroup": STRATA[stratum],
                 "x": plain_near(values[some], x.span),
                 "y": plain_near(objective[some], y.span),
-                "customdata": np.stack(
-                    [reports.trial[rows], digest.checked_step(rows)], axis=1
-                ).tolist(),
+                "customdata": [
+                    [trial, exact(step)]
+                    for trial, step in zip(
+                        reports.trial[rows].tolist(),
+                        digest.checked_step(rows).tolist(),
+                        strict=True,
+                    )
+                ],
                 "marker": {
                     "color": STRATUM_COLOURS[stratum],
                     "symbol": STRATUM_SYMBOLS[stratum],
@@ -143,7 +149,7 @@ def _traces(
                 "legendgroup": "answer",
                 "x": plain(digest.values(np.array([answer.row]), panel)),
                 "y": plain([answer.value]),
-                "customdata": [[answer.trial, answer.step]],
+                "customdata": [[answer.trial, exact(answer.step)]],
                 "marker": {"symbol": "star", "size": 15, "color": ANSWER},
                 "hovertemplate": f"{hover}<extra>the answer</extra>",
             }

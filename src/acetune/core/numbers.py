@@ -1,0 +1,81 @@
+"""Numbers that people give: as they should be, or an error that names them.
+
+True and False count as numbers in Python, and are none here: a check that returns whether its limit
+holds would pass for one that has measured 1 or 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import operator
+from typing import SupportsFloat, SupportsIndex, TypeGuard
+
+from acetune.core.errors import AcetuneError, GoalError, ReportError
+
+
+def is_bool(value: object) -> bool:
+    """Whether a value says true or false: Python's, or an array or tensor of such a type.
+
+    >>> is_bool(True), is_bool(1), is_bool("True")
+    (True, False, False)
+    """
+    if isinstance(value, bool):
+        return True
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        return False
+    # NumPy's, pandas' and TensorFlow's types have a name; that of torch.bool is its string
+    name = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
+    return name in ("bool", "bool_", "boolean")
+
+
+def as_number(value: object, what: str, why: str = "") -> float:
+    """``value`` as a float, or a :class:`ReportError` that names it.
+
+    ``why`` ends the sentence that is said about True and False.
+    """
+    if type(value) is float:  # nearly always; the protocol check below costs microseconds
+        return value
+    if is_bool(value):
+        raise ReportError(
+            f"{what} must be a number, got {value!r} of type {type(value).__name__}; give the "
+            f"measured number itself{why}"
+        )
+    if isinstance(value, SupportsFloat) and not isinstance(value, (str, bytes)):
+        try:
+            return float(value)
+        except (TypeError, ValueError, OverflowError):
+            pass
+    raise ReportError(f"{what} must be a number, got {value!r} of type {type(value).__name__}")
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether an option is a finite number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return math.isfinite(value)
+
+
+def as_whole(value: object, what: str, least: int, error: type[AcetuneError] = ReportError) -> int:
+    """``value`` as a plain whole number from ``least`` on, or an error that names it.
+
+    >>> as_whole(3, "step", least=1)
+    3
+    """
+    number: int | None = None
+    if type(value) is int:  # nearly always
+        number = value
+    elif isinstance(value, SupportsIndex) and not is_bool(value):
+        with contextlib.suppress(TypeError):  # an array of several, or of floats
+            number = operator.index(value)
+    if number is None or number < least:
+        raise error(f"{what} must be a whole number >= {least}, got {value!r}")
+    return number
+
+
+def require_whole(name: str, value: int, least: int) -> None:
+    """Validate an option that counts something; it is kept as it is, so only an ``int`` will do."""
+    if not isinstance(value, int):
+        raise GoalError(f"{name} must be a whole number >= {least}, got {value!r}")
+    as_whole(value, name, least, GoalError)
