@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from acetune.artifacts import Kept
 from acetune.coordinator import Coordinator
 from acetune.core.errors import ReportError
 from acetune.core.goals import Estimate, FailedCheck, Goals, as_measurement
@@ -22,7 +23,7 @@ def check_after_run(engine: Engine, coordinator: Coordinator, wanted: int, at_on
     history = coordinator.stopper.history
     while waiting and waiting[0][0] < history.kth_best(wanted) and not engine.interrupted:
         wave, waiting = waiting[:at_once], waiting[at_once:]
-        results = engine.evaluate([Evaluate(str(path), confirm=False) for *_, path in wave])
+        results = _check(engine, [kept for *_, kept in wave])
         with coordinator.store.transaction():
             for (_, trial, step, _), result in zip(wave, results, strict=True):
                 if result is None:
@@ -38,17 +39,25 @@ def check_after_run(engine: Engine, coordinator: Coordinator, wanted: int, at_on
 
 
 def confirm_best(engine: Engine, coordinator: Coordinator, top: int, listeners: Listeners) -> None:
-    """Judge kept checkpoints on fresh data, best first, until one holds. Each use is recorded."""
-    candidates = read_result(coordinator.store).candidates[:top]
-    if candidates and all(found.checkpoint is None for found in candidates):
+    """Judge kept checkpoints on fresh data, best first, until one holds. Each use is recorded.
+
+    One whose model is broken is no use of the fresh data: another one is judged in its place.
+    """
+    candidates = read_result(coordinator.store).candidates
+    if candidates and all(found.kept is None for found in candidates[:top]):
         text = "nothing can be confirmed: no model was kept; give it as report(..., model=...)"
         listeners.call("on_notice", text)
+    left = top
     for found in candidates:
-        if found.status == "confirmed":
+        if left == 0 or found.status == "confirmed":
             return
-        if found.status == "failed" or found.checkpoint is None:
+        if found.status == "failed" or found.kept is None:
+            left -= 1
             continue
-        result = engine.evaluate([Evaluate(str(found.checkpoint), confirm=True)])[0]
+        result = _broken(found.kept)
+        if result is None:
+            left -= 1
+            result = engine.evaluate([Evaluate(str(found.kept.folder), confirm=True)])[0]
         if result is None:
             continue
         wrong = (
@@ -59,6 +68,20 @@ def confirm_best(engine: Engine, coordinator: Coordinator, top: int, listeners: 
         if wrong is not None:  # it would be with every other model: spare the fresh data
             listeners.call("on_notice", wrong)
             return
+
+
+def _broken(kept: Kept) -> Evaluated | None:
+    """What comes of a model that is missing, empty or changed; None: it can be evaluated."""
+    fault = kept.fault()
+    return None if fault is None else Evaluated({}, {}, f"its model {kept.folder} {fault}")
+
+
+def _check(engine: Engine, models: Sequence[Kept]) -> list[Evaluated | None]:
+    """Check kept models, but those that are broken."""
+    broken = [_broken(kept) for kept in models]
+    whole = [kept for kept, wrong in zip(models, broken, strict=True) if wrong is None]
+    came = iter(engine.evaluate([Evaluate(str(kept.folder), confirm=False) for kept in whole]))
+    return [next(came) if wrong is None else wrong for wrong in broken]
 
 
 def wrong_names(goals: Goals, answer: Mapping[str, object]) -> str | None:

@@ -75,6 +75,19 @@ def choose_answer(candidates: Sequence[FoundCheckpoint]) -> FoundCheckpoint | No
     return candidates[0] if candidates else None
 
 
+def with_next_best(candidates: Sequence[FoundCheckpoint]) -> list[FoundCheckpoint]:
+    """The candidates, best first, each with the next one that could take its place."""
+    linked: list[FoundCheckpoint] = []
+    usable: FoundCheckpoint | None = None
+    for found in reversed(candidates):
+        found = replace(found, next_best=usable)
+        linked.append(found)
+        there = found.kept is not None and found.model_fault(full=False) is None
+        if there and found.status != "failed":
+            usable = found
+    return linked[::-1]
+
+
 def best_of_each_trial(store: Store, goals: Goals, stratum: str) -> list[FoundCheckpoint]:
     """Each trial's best checkpoint of a stratum, best first: by violation, then objective."""
     order = "checked_objective" + (" DESC" if goals.objective.mode == "max" else "")
@@ -142,6 +155,7 @@ def _found(
             for r in rows
             if r["value"] is not None
         }
+    kept = store.checkpoint(row["trial"], row["attempt"], row["checked_step"])
     return FoundCheckpoint(
         trial=row["trial"],
         attempt=row["attempt"],
@@ -150,8 +164,9 @@ def _found(
         value=row["checked_objective"],
         constraints=measured,
         violation=row["violation"],
-        checkpoint=store.checkpoint(row["trial"], row["attempt"], row["checked_step"]),
+        checkpoint=None if kept is None else kept.folder,
         total_steps=row["total_steps"],
+        kept=kept,
     )
 
 

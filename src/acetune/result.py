@@ -179,7 +179,8 @@ def read_result(store: Store) -> StudyResult:
         for found in queries.best_of_each_trial(store, goals, "invalid")
         if math.isfinite(found.violation)
     ]
-    candidates = valid[: max(settings["confirm_top"], settings["keep_models"])]
+    most = max(settings["confirm_top"], settings["keep_models"])
+    candidates = queries.with_next_best(valid[:most])
     latest = f"({queries.LATEST_ATTEMPTS})"
     states = store.rows(f"SELECT state, count(*) AS n FROM {latest} GROUP BY state")
     strata = store.rows(

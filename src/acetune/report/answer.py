@@ -69,9 +69,10 @@ def _candidates(view: StudyView) -> list[FoundCheckpoint]:
     settings = view.info["settings"]
     ranges, uses = queries.read_ranges(settings), view.tables["confirmations"]
     most = max(settings["confirm_top"], settings["keep_models"])
-    return [
-        queries.with_confirmation(found, uses, ranges) for found in valid_checkpoints(view, most)
-    ]
+    valid = valid_checkpoints(view, most)
+    return queries.with_next_best(
+        [queries.with_confirmation(found, uses, ranges) for found in valid]
+    )
 
 
 def ledger_of(view: StudyView) -> Ledger:
@@ -134,7 +135,8 @@ def answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
     was judged; then ``next`` says what may help. ``later`` counts the later checkpoints of the
     answer's attempt that were checked, and those of them that qualify. ``nearest_misses`` are,
     beside an answer, those that are better and break a limit; without one the nearest of all.
-    ``load`` is how Python gets the kept model.
+    ``load`` is how Python gets the kept model, or that of the next candidate if it is lost;
+    ``instead`` then says which that is.
     """
     best, of_all = result.best, best_of_all(view)
     missing = unchecked_better(view, best)
@@ -143,14 +145,21 @@ def answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
     else:
         misses = [checkpoint(view, row) for row in better_misses(view, best.value, _SHOWN)]
     failed = best is not None and best.status == "failed"
-    kept = best is not None and best.checkpoint is not None
+    shown = as_json(view, best)
+    lost = best is not None and shown is not None and shown["model_fault"] is not None
+    load = None
+    if best is not None and best.checkpoint is not None:
+        load = ".load()"
+        if lost:
+            load = None if best.next_best is None else ".next_best.load()"
     name = json.dumps(view.path.name, ensure_ascii=False)
     return {
         "outcome": result.outcome,
         "recommended": best is not None and not failed,
-        "best": as_json(view, best),
+        "best": shown,
         "later": later_checks(view, best),
-        "load": f"acetune.load({name}).best.load()" if kept else None,
+        "load": None if load is None else f"acetune.load({name}).best{load}",
+        "instead": best.instead() if best is not None and lost else None,
         "trust": in_print(trust_in_best(result)),
         "next": f"{after_failed_confirmation(result)}." if failed else None,
         "best_of_all": None
