@@ -45,6 +45,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/optuna_overhead.py
 	$(BIN)/python benchmarks/replay_speed.py
 	$(BIN)/python benchmarks/fairness_metrics.py
+	$(BIN)/python benchmarks/keep_model.py
 	$(BIN)/python benchmarks/report_and_dashboard.py
 
 clean:

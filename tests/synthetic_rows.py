@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from acetune.artifacts import kept_name
 from acetune.core.cost import best_interval
 from acetune.core.goals import Constraint, Goals, Mode, Objective
 
@@ -290,12 +291,12 @@ class Rows:
         return list(seen.values())
 
     def model_rows(self, found: list[int]) -> list[tuple[Any, ...]]:
-        """The table ``checkpoints``; the files themselves are not made."""
+        """The table ``checkpoints``, of models of 4,096 bytes."""
         rows = []
         for row in found:
             trial, attempt, step = self._place(row)
-            path = f"trial-{trial:05d}/attempt-{attempt}/model-{step:07d}"
-            rows.append((trial, attempt, step, "model", path, 4_096))
+            key = trial, attempt, step, "model"
+            rows.append((*key, kept_name(*key), 4_096, None))
         return rows
 
     def uses(self, found: list[int]) -> list[tuple[Any, ...]]:

@@ -90,7 +90,12 @@ def make_study(
     db.executemany(_CHECK, made.check_rows())
     db.executemany("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?)", made.session_rows())
     found = made.best_found()
-    db.executemany("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?)", made.model_rows(found))
+    models = made.model_rows(found)
+    db.executemany("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", models)
+    for *_, name, size, _ in models:
+        model = Path(f"{path}.files") / name
+        model.mkdir(parents=True, exist_ok=True)
+        (model / "model.pkl").write_bytes(bytes(size))
     db.executemany("INSERT INTO confirmations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", made.uses(found))
     db.execute("COMMIT")
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,29 +1,258 @@
-"""Models and checkpoints on disk."""
+"""Models and checkpoints on disk: what their folders are called, how they are written and checked.
+
+A folder is written to outlast a power cut: everything in it is on disk before it gets its name, and
+its name is on disk before anybody is told of it. A checksum tells later whether it is still what
+was written.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import pickle
+import re
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import cloudpickle
 
 from acetune.core.errors import ReportError
 
+_PIECE_BYTES = 1 << 20
+_KINDS = ("model", "resume")
+_OURS = re.compile(r"(model|resume)-\d{7,}(-partial)?")
+_anchored: set[tuple[Path, int]] = set()  # folders, whose own names this process has put on disk
+_IN_EXPERIMENT = re.compile(r"acetune-model-[0-9a-z]+-(\d{7,})")
 
-def write_folder(target: Path, write: Callable[[Path], object]) -> None:
-    """Fill a folder under another name first: one that has its name is whole."""
+
+# -- what folders are called ----------------------------------------------------------------------
+
+
+class OutsideError(ValueError):
+    """A path is not where, or not what, it has to be."""
+
+
+def attempt_name(trial: int, attempt: int) -> str:
+    """The folder of an attempt, in the folder of its study."""
+    return f"trial-{trial:05d}/attempt-{attempt}"
+
+
+def step_name(kind: str, step: int) -> str:
+    """The folder of a model, or of what a trial can go on from, in that of its attempt."""
+    return f"{kind}-{step:07d}"
+
+
+def kept_name(trial: int, attempt: int, step: int, kind: str) -> str:
+    """The folder of a model, or of what a trial can go on from, in the folder of its study.
+
+    >>> kept_name(3, 1, 25, "model")
+    'trial-00003/attempt-1/model-0000025'
+    """
+    return f"{attempt_name(trial, attempt)}/{step_name(kind, step)}"
+
+
+def is_kept_name(name: str) -> bool:
+    """Whether a folder of this name, in that of an attempt, is a model or a checkpoint of ours."""
+    return _OURS.fullmatch(name) is not None
+
+
+def name_in_experiment(token: str, step: int) -> str:
+    """The folder of a model in the folder of a trial of Ray's; ``token`` is of its attempt."""
+    return f"acetune-model-{token}-{step:07d}"
+
+
+def is_name_in_experiment(name: str, step: int) -> bool:
+    """Whether a folder of this name, in that of a trial of Ray's, is the model of that step."""
+    found = _IN_EXPERIMENT.fullmatch(name)
+    return found is not None and int(found[1]) == step
+
+
+def is_in_experiment(path: str, step: int) -> bool:
+    """Whether this is a model of that step in the folder of a Ray experiment.
+
+    >>> is_in_experiment("train_1/acetune-model-5f0c-0000025", 25)
+    True
+    >>> is_in_experiment("../acetune-model-5f0c-0000025", 25)
+    False
+    """
+    folder, _, name = path.partition("/")
+    return folder not in ("", ".", "..") and is_name_in_experiment(name, step)
+
+
+def require_kept_name(trial: int, attempt: int, step: int, kind: str, path: str) -> None:
+    """Raise OutsideError unless this is the path that such a folder has."""
+    if kind not in _KINDS:
+        raise OutsideError(f"{kind!r} is neither a model nor a checkpoint")
+    due = kept_name(trial, attempt, step, kind)
+    if path != due:
+        raise OutsideError(f"the {kind} of step {step} belongs in {due!r}, not in {path!r}")
+
+
+def confined(root: Path, path: Path) -> Path:
+    """The path with links followed; raises OutsideError unless it lies inside ``root``."""
+    try:
+        whole, within = root.resolve(), path.resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL in the name
+        raise OutsideError(f"{str(path)!r} leads nowhere: {error}") from None
+    if whole not in within.parents:
+        raise OutsideError(f"{str(path)!r} is not inside {str(whole)!r}")
+    return within
+
+
+def delete_inside(root: Path, path: Path) -> None:
+    """Delete a folder, if it is there; raises OutsideError unless it lies inside ``root``."""
+    shutil.rmtree(confined(root, path), ignore_errors=True)
+
+
+# -- what was kept --------------------------------------------------------------------------------
+
+
+class Written(NamedTuple):
+    """What a folder held when it was written."""
+
+    size: int
+    digest: str  # SHA-256 of names, sizes and contents
+
+
+class Kept(NamedTuple):
+    """A model, or what a trial can go on from, as the study file knows it."""
+
+    folder: Path
+    size: int
+    digest: str | None  # None: written by a version that took none
+
+    def fault(self, *, full: bool = True) -> str | None:
+        """What is wrong with it in words, or None; see :func:`fault`."""
+        return fault(self.folder, self.digest if full else None, self.size)
+
+
+def fault(folder: Path, digest: str | None, size: int) -> str | None:
+    """What is wrong with a folder that was kept, in words that follow its name; None: nothing.
+
+    Without ``digest`` only sizes are compared, and no file is read.
+    """
+    try:
+        if not folder.is_dir():
+            return "is missing"
+        found = sum(path.stat().st_size for _, path in _files_in(folder))
+        if found == 0 and size > 0:
+            return "is empty"
+        if found != size:
+            return f"is not what was written: it has {found:,} bytes instead of {size:,}"
+        if digest is not None and read_through(folder).digest != digest:
+            return "is not what was written: its checksum is another one"
+    except OSError as error:
+        return f"cannot be read ({error.strerror or error})"
+    return None
+
+
+def _files_in(folder: Path) -> list[tuple[str, Path]]:
+    """Relative name and path of each file, in the order of the names; links are followed."""
+    found: list[tuple[str, Path]] = []
+    for here, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
+        way = {os.path.realpath(here)}
+        way.update(str(parent) for parent in Path(os.path.realpath(here)).parents)
+        # a link to a folder on the way to it would never end
+        folders[:] = [name for name in folders if os.path.realpath(f"{here}/{name}") not in way]
+        for name in names:
+            path = Path(here) / name
+            with contextlib.suppress(FileNotFoundError):  # a link that leads nowhere
+                if stat.S_ISREG(path.stat().st_mode):
+                    found.append((str(path.relative_to(folder)), path))
+    return sorted(found)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def read_through(folder: Path, *, sync: bool = False) -> Written:
+    """Size and checksum of what is in a folder; ``sync`` also waits until it is on disk."""
+    found, size = hashlib.sha256(), 0
+    for name, path in _files_in(folder):
+        with path.open("rb", buffering=0) as file:
+            here = os.fstat(file.fileno()).st_size
+            encoded = name.encode("utf-8", "surrogateescape")
+            found.update(b"%d %b %d " % (len(encoded), encoded, here))
+            while piece := file.read(_PIECE_BYTES):
+                found.update(piece)
+            if sync:
+                os.fsync(file.fileno())
+            size += here
+    return Written(size, found.hexdigest())
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def write_folder(
+    target: Path, write: Callable[[Path], object], root: Path, *, durable: bool = True
+) -> Written:
+    """Fill a folder under another name first: one that has its name is whole, and on disk.
+
+    Parameters
+    ----------
+    target, write:
+        The folder, and who fills it.
+    root:
+        The folder of the study. The way down to it from there is put on disk too: whoever is
+        told of the folder finds it after a power cut.
+    durable:
+        False does not wait for the disk: for a folder that is deleted soon.
+    """
     partial = target.with_name(target.name + "-partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    delete_inside(root, partial)
     partial.mkdir(parents=True)
     try:
         write(partial)
-        shutil.rmtree(target, ignore_errors=True)
+        written = read_through(partial, sync=durable)
+        if durable:
+            _sync_folders(partial)
+        delete_inside(root, target)
         partial.rename(target)
+        if durable:
+            sync_way(target, root)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        delete_inside(root, partial)
+    return written
+
+
+def sync_written(folder: Path, root: Path) -> None:
+    """Wait until a folder that somebody else has written is on disk, and the way down to it."""
+    read_through(folder, sync=True)
+    _sync_folders(folder)
+    sync_way(folder, root)
+
+
+def sync_way(folder: Path, root: Path) -> None:
+    """Wait until the names on the way from ``root`` down to a folder are on disk, root's too.
+
+    Above the folder's parent that is done once: each wait costs as much as a small model.
+    """
+    known = folder.parent, folder.parent.stat().st_ino
+    for parent in folder.parents:
+        sync_folder(parent)
+        if known in _anchored or parent == root.parent:
+            break
+    _anchored.add(known)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folders(folder: Path) -> None:
+    for here, _, _ in os.walk(folder, topdown=False):
+        sync_folder(Path(here))
 
 
 def write_model(folder: Path, model: object) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from acetune.artifacts import Kept
 from acetune.coordinator import Coordinator
 from acetune.core.errors import ReportError
 from acetune.core.goals import Estimate, FailedCheck, Goals, as_measurement
@@ -23,7 +24,7 @@ def check_after_run(engine: Engine, coordinator: Coordinator, wanted: int, at_on
     history = coordinator.stopper.history
     while waiting and waiting[0][0] < history.kth_best(wanted) and not engine.interrupted:
         wave, waiting = waiting[:at_once], waiting[at_once:]
-        results = engine.evaluate([Evaluate(str(path), confirm=False) for *_, path in wave])
+        results = _check(engine, [kept for *_, kept in wave])
         with coordinator.store.transaction():
             for (_, trial, step, _), result in zip(wave, results, strict=True):
                 if result is None:
@@ -42,20 +43,25 @@ def confirm_best(engine: Engine, coordinator: Coordinator, top: int, listeners: 
     """Judge kept checkpoints on fresh data, best first, until one holds. Each use is recorded.
 
     What was judged before is not judged again. It does not count as one of the ``top`` where its
-    trial has found a better checkpoint since, which is judged in its place.
+    trial has found a better checkpoint since, which is judged in its place. One whose model is
+    broken is no use of the fresh data: another one is judged in its place.
     """
-    found_so_far = read_result(coordinator.store).candidates
-    trials = list(dict.fromkeys(found.trial for found in found_so_far))[:top]
-    candidates = [found for found in found_so_far if found.trial in trials]
-    if candidates and all(found.checkpoint is None for found in candidates):
+    candidates = read_result(coordinator.store).candidates
+    if candidates and all(found.kept is None for found in candidates[:top]):
         text = "nothing can be confirmed: no model was kept; give it as report(..., model=...)"
         listeners.call("on_notice", text)
+    judged: set[int] = set()  # trials; each counts once
     for found in candidates:
-        if found.status == "confirmed":
+        full = len(judged) == top and found.trial not in judged
+        if full or found.status == "confirmed":
             return
-        if found.status == "failed" or found.checkpoint is None:
+        if found.status == "failed" or found.kept is None:
+            judged.add(found.trial)
             continue
-        result = engine.evaluate([Evaluate(str(found.checkpoint), confirm=True)])[0]
+        result = _broken(found.kept)
+        if result is None:
+            judged.add(found.trial)
+            result = engine.evaluate([Evaluate(str(found.kept.folder), confirm=True)])[0]
         if result is None:
             continue
         wrong = (
@@ -73,6 +79,20 @@ def say_rejected(coordinator: Coordinator, listeners: Listeners) -> None:
     result = read_result(coordinator.store)
     if result.rejected is not None:
         listeners.call("on_notice", no_recommendation(result))
+
+
+def _broken(kept: Kept) -> Evaluated | None:
+    """What comes of a model that is missing, empty or changed; None: it can be evaluated."""
+    fault = kept.fault()
+    return None if fault is None else Evaluated({}, {}, f"its model {kept.folder} {fault}")
+
+
+def _check(engine: Engine, models: Sequence[Kept]) -> list[Evaluated | None]:
+    """Check kept models, but those that are broken."""
+    broken = [_broken(kept) for kept in models]
+    whole = [kept for kept, wrong in zip(models, broken, strict=True) if wrong is None]
+    came = iter(engine.evaluate([Evaluate(str(kept.folder), confirm=False) for kept in whole]))
+    return [next(came) if wrong is None else wrong for wrong in broken]
 
 
 def wrong_names(goals: Goals, answer: Mapping[str, object]) -> str | None:

@@ -46,6 +46,7 @@ class Coordinator:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.stopper = stopper
+        self.on_notice: Callable[[str], object] = lambda text: None  # what the user should know
         self.trials: dict[int, StudyTrial] = {}
         self.rejected = 0
         self._store = store
@@ -109,7 +110,12 @@ class Coordinator:
         trial.handle = None
         self.shelf.forget_arriving(number)
         if resumed_from is None:
-            trial.checkpoint, trial.resumed_from = self.shelf.resume_point(number)
+            trial.checkpoint, trial.resumed_from, broken = self.shelf.resume_point(number)
+            for text in broken:
+                begins = f"goes on from step {trial.resumed_from}"
+                if trial.checkpoint is None:
+                    begins = "begins from its start"
+                self.on_notice(f"trial {number} {begins}: {text}")
         else:
             trial.checkpoint, trial.resumed_from = None, resumed_from
         self.store.add_trial(number, trial.attempt, trial.params, self._clock(), trial.resumed_from)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from acetune.artifacts import load_model
-from acetune.core.errors import ReportError
+from acetune.artifacts import Kept, load_model
+from acetune.core.errors import BrokenModelError, ReportError
 from acetune.core.goals import Constraint, Estimate, Goals
+from acetune.core.words import number
 
 Status = Literal["confirmed", "unconfirmed", "failed"]
 _NORMAL_95 = 1.959963984540054
@@ -87,6 +88,9 @@ class FoundCheckpoint:
     says how far to trust them: confirmed on data that the search never saw, failed there, or not
     looked at (unconfirmed). It is the model at ``step``, which need not be the last of its trial's
     ``total_steps``: trained on, the same parameters may break a limit.
+
+    ``next_best`` is the next candidate of the study that fresh data has not spoken against and
+    whose model is there, should this one's be lost.
     """
 
     trial: int
@@ -99,6 +103,8 @@ class FoundCheckpoint:
     checkpoint: Path | None
     confirmation: Confirmation | None = None
     total_steps: int | None = field(default=None, compare=False)  # of its trial, where known
+    kept: Kept | None = field(default=None, repr=False, compare=False)  # what was written there
+    next_best: FoundCheckpoint | None = field(default=None, repr=False, compare=False)
 
     @property
     def status(self) -> Status:
@@ -113,7 +119,30 @@ class FoundCheckpoint:
                 "best valid checkpoints, if reported with trial.report(..., model=...); train its "
                 "parameters again for so many steps"
             )
+        fault = self.model_fault()
+        if fault is not None:
+            raise BrokenModelError(
+                f"the model of trial {self.trial} step {self.step} cannot be loaded: "
+                f"{self.checkpoint} {fault}; {self.instead()}"
+            )
         return load_model(self.checkpoint)
+
+    def model_fault(self, *, full: bool = True) -> str | None:
+        """What is wrong with the kept model (missing, empty, changed), in words; None: nothing.
+
+        ``full`` reads all of it to compare checksums; else only sizes are looked at.
+        """
+        return None if self.kept is None else self.kept.fault(full=full)
+
+    def instead(self) -> str:
+        """What to use in place of a model that is lost."""
+        other = self.next_best
+        if other is None:
+            return "no other candidate has a model: train its parameters again for so many steps"
+        return (
+            f"next best is trial {other.trial} step {other.step} with {number(other.value)}: "
+            "result.best.next_best.load()"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ def read_candidates(
     judged = [_valid_at(store, *place) for place in judged_places(uses)]
     found = with_judged(best, [one for one in judged if one is not None], goals.objective)
     ranges = read_ranges(settings)
-    return [with_confirmation(one, uses, ranges) for one in found]
+    return with_next_best([with_confirmation(one, uses, ranges) for one in found])
 
 
 def _valid_at(store: Store, trial: int, attempt: int, step: int) -> FoundCheckpoint | None:
@@ -164,6 +164,19 @@ def _valid_at(store: Store, trial: int, attempt: int, step: int) -> FoundCheckpo
         (trial, attempt, step),
     )
     return _found(store, rows[0]) if rows else None
+
+
+def with_next_best(candidates: Sequence[FoundCheckpoint]) -> list[FoundCheckpoint]:
+    """The candidates, best first, each with the next one that could take its place."""
+    linked: list[FoundCheckpoint] = []
+    usable: FoundCheckpoint | None = None
+    for found in reversed(candidates):
+        found = replace(found, next_best=usable)
+        linked.append(found)
+        there = found.kept is not None and found.model_fault(full=False) is None
+        if there and found.status != "failed":
+            usable = found
+    return linked[::-1]
 
 
 def best_of_each_trial(store: Store, goals: Goals, stratum: str) -> list[FoundCheckpoint]:
@@ -233,6 +246,7 @@ def _found(
             for r in rows
             if r["value"] is not None
         }
+    kept = store.checkpoint(row["trial"], row["attempt"], row["checked_step"])
     return FoundCheckpoint(
         trial=row["trial"],
         attempt=row["attempt"],
@@ -241,8 +255,9 @@ def _found(
         value=row["checked_objective"],
         constraints=measured,
         violation=row["violation"],
-        checkpoint=store.checkpoint(row["trial"], row["attempt"], row["checked_step"]),
+        checkpoint=None if kept is None else kept.folder,
         total_steps=row["total_steps"],
+        kept=kept,
     )
 
 

@@ -2,100 +2,135 @@
 
 from __future__ import annotations
 
-import re
-import shutil
+import contextlib
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from acetune.artifacts import Kept, OutsideError, delete_inside, is_kept_name
+from acetune.core.errors import ReportError
 from acetune.stopper import Stopper
-from acetune.store import Store
+from acetune.store import KeptRow, Store
 from acetune.study_trial import StudyTrial
 
-_OURS = re.compile(r"(model|resume)-\d{7,}(-partial)?")
-
-
 _ModelKey: TypeAlias = tuple[int, int, int]  # trial, attempt, step
+
+
+class _Arriving(NamedTuple):
+    """A checkpoint whose report is on the way."""
+
+    step: int
+    path: str
+    kept: Kept
 
 
 class Shelf:
     """Keeps the models of the best valid checkpoints, and what trials can go on from.
 
     Workers write the files; the shelf decides which stay. A file is deleted only after the commit
-    that forgot it, so that the study file never names one that is gone.
+    that forgot it is on disk, so that the study file never names one that is gone.
     """
 
     def __init__(self, store: Store, stopper: Stopper, keep: int) -> None:
         self._store, self._stopper = store, stopper
         self._keep = max(keep, stopper.history.keep)
-        self._models: dict[_ModelKey, str] = {}  # paths
+        self._models: dict[_ModelKey, Kept] = {}
         self._unsettled: set[_ModelKey] = set()  # written, their report on the way
-        self._arriving: dict[int, tuple[int, str, int]] = {}  # trial -> step, path, size
-        self._doomed: list[str] = []
+        self._arriving: dict[int, _Arriving] = {}  # by trial
+        self._doomed: list[Path] = []
 
     @property
     def keep_below(self) -> float:
         """Models of valid checkpoints up to this loss are kept."""
         return self._stopper.history.kth_best(self._keep)
 
-    def add_model(self, trial: StudyTrial, step: int, path: str, size: int) -> None:
+    def require_own(self, trial: StudyTrial, step: int, kind: str, path: str) -> Path:
+        """Where a worker has written something; ReportError if that is not its own place."""
+        try:
+            return self._store.kept_folder(trial.number, trial.attempt, step, kind, path)
+        except (OutsideError, TypeError, ValueError) as error:
+            raise ReportError(
+                f"trial {trial.number} has written to a place that is not its own: {error}"
+            ) from None
+
+    def add_model(
+        self, trial: StudyTrial, step: int, path: str, size: int, digest: str | None = None
+    ) -> None:
         """A worker has written the model of a checkpoint."""
-        self._store.add_checkpoint(trial.number, trial.attempt, step, "model", path, size)
+        folder = self.require_own(trial, step, "model", path)
         key = trial.number, trial.attempt, step
-        self._models[key] = path
+        self._store.add_checkpoint(*key, "model", path, size, digest)
+        self._models[key] = Kept(folder, size, digest)
         self._unsettled.add(key)
 
-    def add_checkpoint(self, trial: StudyTrial, step: int, path: str, size: int) -> None:
+    def add_checkpoint(
+        self, trial: StudyTrial, step: int, path: str, size: int, digest: str | None = None
+    ) -> None:
         """A worker has written what its trial could go on from; it counts from its report on."""
-        self._arriving[trial.number] = (step, path, size)
+        folder = self.require_own(trial, step, "resume", path)
+        kept = Kept(folder, size, digest)
+        self._arriving[trial.number] = _Arriving(step, path, kept)
 
     def settle_checkpoint(self, trial: StudyTrial, step: int) -> None:
         """The report at ``step`` was taken: go on from there; older checkpoints are not needed."""
         if trial.number not in self._arriving:
             return
-        arrived, path, size = self._arriving[trial.number]
-        if arrived != step or not trial.running:  # of a report that was refused, or of the last one
+        arrived = self._arriving[trial.number]
+        # of a report that was refused, or of the last one
+        if arrived.step != step or not trial.running:
             self.forget_arriving(trial.number)
             return
         del self._arriving[trial.number]
         older = self._resumable(trial.number)
-        self._store.add_checkpoint(trial.number, trial.attempt, step, "resume", path, size)
-        for _, known in older:
-            if known != path:
-                self._delete(known)
+        self._store.add_checkpoint(
+            trial.number,
+            trial.attempt,
+            step,
+            "resume",
+            arrived.path,
+            arrived.kept.size,
+            arrived.kept.digest,
+        )
+        for row in older:
+            if row.kept.folder != arrived.kept.folder:
+                self._delete(row)
 
     def forget_arriving(self, trial: int) -> None:
         """A checkpoint whose report never came, or that nobody will go on from, is of no use."""
         if trial in self._arriving:
-            path = self._arriving.pop(trial)[1]
-            if all(path != known for _, known in self._resumable(trial)):
-                self._doomed.append(path)
+            folder = self._arriving.pop(trial).kept.folder
+            if all(folder != row.kept.folder for row in self._resumable(trial)):
+                self._doomed.append(folder)
 
     def drop_resumable(self, trial: int) -> None:
         """The trial has ended for good: there is nothing to go on from."""
-        for _, path in self._resumable(trial):
-            self._delete(path)
+        for row in self._resumable(trial):
+            self._delete(row)
 
-    def resume_point(self, trial: int) -> tuple[Path | None, int]:
-        """The newest checkpoint a trial can go on from, and its step; (None, 0) without one."""
-        found = self._resumable(trial)
-        if not found:
-            return None, 0
-        step, path = found[-1]
-        return self._store.files / path, step
+    def resume_point(self, trial: int) -> tuple[Path | None, int, list[str]]:
+        """The newest checkpoint a trial can go on from, its step, and what is wrong with newer.
 
-    def _resumable(self, trial: int) -> list[tuple[int, str]]:
-        rows = self._store.rows(
-            "SELECT step, path FROM checkpoints WHERE trial = ? AND kind = 'resume' "
-            "ORDER BY attempt, step",
-            (trial,),
-        )
-        return [(row["step"], row["path"]) for row in rows]
+        (None, 0) without one. One that is not what was written is forgotten.
+        """
+        broken: list[str] = []
+        for row in reversed(self._resumable(trial)):
+            fault = row.kept.fault()
+            if fault is None:
+                return row.kept.folder, row.step, broken
+            broken.append(f"its checkpoint of step {row.step}, {row.kept.folder}, {fault}")
+            self._delete(row)
+        return None, 0, broken
 
-    def waiting_for_check(self) -> list[tuple[float, int, int, Path]]:
-        """Loss, trial, step and path of each model kept for a check after the run, best first."""
+    def _resumable(self, trial: int) -> list[KeptRow]:
+        return self._store.kept("WHERE trial = ? AND kind = 'resume'", (trial,))
+
+    def waiting_for_check(self) -> list[tuple[float, int, int, Kept]]:
+        """Loss, trial, step and model of each one kept for a check after the run, best first."""
         return sorted(
-            (loss, key[0], key[2], self._store.files / self._models[key])
-            for key, loss in self._losses_unchecked().items()
+            (
+                (loss, key[0], key[2], self._models[key])
+                for key, loss in self._losses_unchecked().items()
+            ),
+            key=lambda waiting: waiting[:3],
         )
 
     def prune(self, reporting: int) -> None:
@@ -138,28 +173,35 @@ class Shelf:
         return found
 
     def _keep_only(self, kept: set[_ModelKey]) -> None:
-        for key, path in list(self._models.items()):
+        for key, model in list(self._models.items()):
             if key not in kept:
                 del self._models[key]
-                self._delete(path)
+                self._delete(KeptRow(*key, "model", model))
 
-    def _delete(self, path: str) -> None:
-        self._store.drop_checkpoint(path)
-        self._doomed.append(path)
+    def _delete(self, row: KeptRow) -> None:
+        self._store.drop_checkpoint(row.trial, row.attempt, row.step, row.kind)
+        self._doomed.append(row.kept.folder)
 
     def sweep(self) -> None:
         """Delete what is no longer needed. To be called after the commit that forgot it."""
-        for path in self._doomed:
-            shutil.rmtree(self._store.files / path, ignore_errors=True)
+        if not self._doomed:
+            return
+        # else a power cut could take back the commit and not the deletion
+        self._store.put_on_disk()
+        for folder in self._doomed:
+            with contextlib.suppress(OutsideError):  # changed since it was looked at: left alone
+                delete_inside(self._store.root_of(folder), folder)
         self._doomed.clear()
 
     def load(self) -> None:
         """Take over what an earlier session kept; delete what it had not acknowledged."""
-        for row in self._store.rows("SELECT * FROM checkpoints WHERE kind = 'model'"):
-            self._models[row["trial"], row["attempt"], row["step"]] = row["path"]
-        known = {row["path"] for row in self._store.rows("SELECT path FROM checkpoints")}
-        for found in self._store.files.glob("trial-*/attempt-*/*-*"):
+        files, rows = self._store.files, self._store.kept()
+        for row in rows:
+            if row.kind == "model":
+                self._models[row.trial, row.attempt, row.step] = row.kept
+        known = {row.kept.folder for row in rows}
+        for found in files.glob("trial-*/attempt-*/*-*"):
             # the folder is the trial's own too: what training code has put there stays
-            ours = _OURS.fullmatch(found.name) is not None
-            if ours and str(found.relative_to(self._store.files)) not in known:
-                shutil.rmtree(found, ignore_errors=True)
+            if is_kept_name(found.name) and found not in known:
+                with contextlib.suppress(OutsideError):  # a link that leads elsewhere
+                    delete_inside(files, found)

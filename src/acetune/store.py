@@ -18,9 +18,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from acetune.artifacts import (
+    Kept,
+    OutsideError,
+    confined,
+    is_in_experiment,
+    require_kept_name,
+    sync_folder,
+)
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
 
-FORMAT = 1
+FORMAT = 2
 INTERRUPTED = "interrupted by the user"  # why a session ended
 FAILED = "an error"  # why, too; what the error said follows
 FileFault = sqlite3.Error  # what writing may raise within a transaction; it ends in a StudyError
@@ -69,6 +77,7 @@ CREATE TABLE checkpoints (          -- kept models, and what resumable trials go
     trial INTEGER NOT NULL, attempt INTEGER NOT NULL, step INTEGER NOT NULL,
     kind TEXT NOT NULL,             -- model resume
     path TEXT NOT NULL, bytes INTEGER NOT NULL,
+    digest TEXT,                    -- SHA-256 of what was written; NULL: by a version without it
     PRIMARY KEY (trial, attempt, step, kind)
 );
 CREATE TABLE confirmations (        -- every use of the confirmation data
@@ -113,11 +122,37 @@ class CheckRow(NamedTuple):
     error: str | None
 
 
-class Store:
-    """A study file that is open. Use :meth:`create`, :meth:`open` or :meth:`read`."""
+class KeptRow(NamedTuple):
+    """One row of ``checkpoints``, found to be where it has to be."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, lock: int | None) -> None:
+    trial: int
+    attempt: int
+    step: int
+    kind: str
+    kept: Kept
+
+
+class Store:
+    """A study file that is open. Use :meth:`create`, :meth:`open` or :meth:`read`.
+
+    Parameters
+    ----------
+    path, connection, lock:
+        The file, opened; the lock is that of a writer.
+    experiment:
+        The folder of a Ray experiment, whose trials keep their models in folders of their own.
+        A reader looks for it where the study file is.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        lock: int | None,
+        experiment: Path | None = None,
+    ) -> None:
         self.path = path
+        self._experiment = experiment
         self._db = connection
         self._lock = lock
         self.begun_anew = False  # what it held from before was given up
@@ -126,7 +161,7 @@ class Store:
     # -- opening ---------------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, path: Path, study: Mapping[str, Any]) -> Store:
+    def create(cls, path: Path, study: Mapping[str, Any], experiment: Path | None = None) -> Store:
         """Make a new study file and lock it."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -157,24 +192,37 @@ class Store:
             for leftover in ("-wal", "-shm", "-journal"):  # of a killed study that was deleted
                 path.with_name(path.name + leftover).unlink(missing_ok=True)
             building.rename(path)
+            sync_folder(path.parent)
         except (OSError, sqlite3.Error) as error:
             _unlock(lock)
             raise StudyFileError(f"cannot write the study file {path}: {error}") from None
-        return cls(path, _connect(path), lock)
+        return cls(path, _connect(path), lock, experiment)
 
     @classmethod
-    def open(cls, path: Path) -> Store:
-        """Open an existing study file for writing; refused while another process has it."""
+    def open(cls, path: Path, experiment: Path | None = None) -> Store:
+        """Open an existing study file for writing; refused while another process has it.
+
+        One of an older format is brought up to this one.
+        """
         _inspect(path)
         try:
             lock = _lock(path)
         except OSError as error:
             raise StudyFileError(f"cannot open {path} for writing: {error.strerror}") from None
+        db = None
         try:
-            return cls(path, _connect(path), lock)
-        except sqlite3.Error as error:
+            db = _connect(path)
+            store = cls(path, db, lock, experiment)
+            store.kept()  # what leads elsewhere is refused before anything is done to the file
+            _bring_up(db)
+        except (sqlite3.Error, StudyFileError) as error:
+            if db is not None:
+                db.close()
             _unlock(lock)
+            if isinstance(error, StudyFileError):
+                raise
             raise StudyFileError(f"cannot open {path} for writing: {error}") from None
+        return store
 
     @classmethod
     def read(cls, path: Path) -> Store:
@@ -182,10 +230,14 @@ class Store:
         _inspect(path)
         db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
         try:
-            return cls(path, db, None)
-        except sqlite3.Error as error:
+            store = cls(path, db, None)
+            store.kept()
+        except (sqlite3.Error, StudyFileError) as error:
             db.close()
+            if isinstance(error, StudyFileError):
+                raise
             raise StudyFileError(f"cannot read {path}: {error}") from None
+        return store
 
     def close(self) -> None:
         """Close the file and let others have it."""
@@ -197,7 +249,8 @@ class Store:
     @property
     def files(self) -> Path:
         """The folder beside the study file for models, checkpoints and logs."""
-        return self.path.with_name(self.path.name + ".files")
+        file = self.path.resolve() if self.path.is_symlink() else self.path
+        return file.with_name(file.name + ".files")
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -293,17 +346,43 @@ class Store:
         return int(self._seq)
 
     def add_checkpoint(
-        self, trial: int, attempt: int, step: int, kind: str, path: str, size: int
+        self,
+        trial: int,
+        attempt: int,
+        step: int,
+        kind: str,
+        path: str,
+        size: int,
+        digest: str | None = None,
     ) -> None:
         """A model or a resumable state lies on disk."""
         self._db.execute(
-            "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?, ?)",
-            (trial, attempt, step, kind, path, size),
+            "INSERT OR REPLACE INTO checkpoints (trial, attempt, step, kind, path, bytes, digest) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (trial, attempt, step, kind, path, size, digest),
         )
 
-    def drop_checkpoint(self, path: str) -> None:
-        """A model or a resumable state was deleted."""
-        self._db.execute("DELETE FROM checkpoints WHERE path = ?", (path,))
+    def drop_checkpoint(self, trial: int, attempt: int, step: int, kind: str) -> None:
+        """A model or a resumable state is not kept any more."""
+        self._db.execute(
+            "DELETE FROM checkpoints WHERE trial = ? AND attempt = ? AND step = ? AND kind = ?",
+            (trial, attempt, step, kind),
+        )
+
+    def put_on_disk(self) -> None:
+        """Wait until all that was committed would outlast a power cut.
+
+        Only the log is synced: whoever opens and closes the file itself loses SQLite's locks on it.
+        """
+        try:
+            log = os.open(f"{self.path}-wal", os.O_RDONLY)
+        except FileNotFoundError:  # all of it is in the file itself, and was synced on its way
+            return
+        try:
+            os.fsync(log)
+        finally:
+            os.close(log)
+        sync_folder(self.path.parent)
 
     def name_trial(self, trial: int, name: str) -> None:
         """Another engine's name of a trial, by which it is known again after a restore."""
@@ -413,14 +492,58 @@ class Store:
                 ahead = checks.fetchone()
             yield row, found
 
-    def checkpoint(self, trial: int, attempt: int, step: int) -> Path | None:
-        """Where the model of a checkpoint is kept, or None."""
-        found = self._db.execute(
-            "SELECT path FROM checkpoints WHERE trial = ? AND attempt = ? AND step = ? "
-            "AND kind = 'model'",
+    def checkpoint(self, trial: int, attempt: int, step: int) -> Kept | None:
+        """The model that is kept of a checkpoint, or None."""
+        rows = self.kept(
+            "WHERE trial = ? AND attempt = ? AND step = ? AND kind = 'model'",
             (trial, attempt, step),
-        ).fetchone()
-        return None if found is None else self.files / found[0]
+        )
+        return rows[0].kept if rows else None
+
+    def kept(self, where: str = "", values: tuple[Any, ...] = ()) -> list[KeptRow]:
+        """Models and resumable states, by trial, attempt and step.
+
+        Each path is that of its own row, inside the folder of the study: a file that says
+        something else is refused, since what it names would be loaded, or deleted.
+        """
+        rows = self.rows(f"SELECT * FROM checkpoints {where} ORDER BY trial, attempt, step", values)
+        return [self.understood(row) for row in rows]
+
+    def understood(self, row: Mapping[str, Any]) -> KeptRow:
+        """A row of ``checkpoints`` whose path was found to be where it has to be."""
+        trial, attempt, step, kind = (row[c] for c in ("trial", "attempt", "step", "kind"))
+        try:
+            folder = self.kept_folder(trial, attempt, step, kind, row["path"])
+            if type(row["bytes"]) is not int:
+                raise OutsideError(f"{row['bytes']!r} is no size")
+        except (OutsideError, TypeError, ValueError) as error:
+            raise StudyFileError(
+                f"{self.path} is damaged or was tampered with: its table checkpoints names "
+                f"{row['path']!r} ({error}); nothing outside the study's own folder was touched"
+            ) from None
+        return KeptRow(trial, attempt, step, kind, Kept(folder, row["bytes"], row.get("digest")))
+
+    def root_of(self, folder: Path) -> Path:
+        """The folder that a kept one must lie in: the study's, or that of a Ray experiment."""
+        if self._experiment is not None and not folder.is_relative_to(self.files):
+            return self._experiment
+        return self.files
+
+    def kept_folder(self, trial: int, attempt: int, step: int, kind: str, path: str) -> Path:
+        """Where a model or a resumable state lies; raises OutsideError if it may not lie there."""
+        root, inside = self.files, path
+        experiment = self._experiment
+        if experiment is None and self._lock is None:  # a reader: it deletes nothing
+            experiment = self.files.parent
+        if experiment is not None and kind == "model":
+            with contextlib.suppress(ValueError):  # earlier versions wrote the whole path
+                inside = str(Path(path).relative_to(experiment.resolve()))
+            if is_in_experiment(inside, step):
+                confined(experiment, experiment / inside)
+                return experiment / inside
+        require_kept_name(trial, attempt, step, kind, path)
+        confined(root, root / path)
+        return root / path
 
     def elapsed(self) -> float:
         """Seconds that all sessions have run."""
@@ -447,6 +570,26 @@ def _connect(path: Path) -> sqlite3.Connection:
     # a commit survives the process being killed; only a power cut may lose the last moments
     db.execute("PRAGMA synchronous = NORMAL")
     return db
+
+
+def _to_2(db: sqlite3.Connection) -> None:
+    """Checksums of what is kept."""
+    db.execute("ALTER TABLE checkpoints ADD COLUMN digest TEXT")
+
+
+_STEPS = {1: _to_2}  # from each older format to the next one
+
+
+def _bring_up(db: sqlite3.Connection) -> None:
+    """Bring a file of an older format up to this one, all at once or not at all."""
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if version == FORMAT:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    with db:  # commits, or rolls back
+        for older in range(version, FORMAT):
+            _STEPS[older](db)
+        db.execute(f"PRAGMA user_version = {FORMAT}")
 
 
 def _inspect(path: Path) -> None:

@@ -90,15 +90,16 @@ def known_ranges(goals: Goals) -> dict[str, list[float | None]]:
     return ranges
 
 
-def open_study(path: Path, description: Mapping[str, Any]) -> Store:
+def open_study(path: Path, description: Mapping[str, Any], experiment: Path | None = None) -> Store:
     """Make the file, or open the one that is there if it is of the same study.
 
     A study in which nothing was reported is begun anew if the call is another one now, and if all
-    its trials have failed: they would count against the budget for nothing.
+    its trials have failed: they would count against the budget for nothing. ``experiment`` is the
+    folder of the Ray experiment that keeps the models, if one does.
     """
     if not path.exists():
-        return Store.create(path, description)
-    store = Store.open(path)
+        return Store.create(path, description, experiment)
+    store = Store.open(path, experiment)
     try:
         with store.understanding():
             known = store.study()

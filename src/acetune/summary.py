@@ -54,10 +54,12 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     else:
         rows.append(("best feasible", describe_checkpoint(goals, best)))
     if best is not None:
-        rows.append(("parameters", how_to_make(best)))
+        fault = best.model_fault()
+        rows.append(("parameters", how_to_make(best, usable=fault is None)))
         rows.append(("trust", trust_in_best(result)))
         if best.checkpoint is not None:
-            rows.append(("model", shown(best.checkpoint)))
+            text = shown(best.checkpoint)
+            rows.append(("model", text if fault is None else f"{text} {fault}; {best.instead()}"))
     if result.ended is not None and result.interrupted:
         rows.append(("ended", "interrupted by the user; the same call again goes on"))
     elif result.ended is not None and result.ended.startswith(FAILED):
@@ -197,12 +199,15 @@ def step_of(found: FoundCheckpoint) -> str:
     return f"step {found.step}{of}"
 
 
-def how_to_make(found: FoundCheckpoint) -> str:
-    """The parameters, and that they alone do not make it where training would go on."""
+def how_to_make(found: FoundCheckpoint, *, usable: bool = True) -> str:
+    """The parameters, and that they alone do not make it where training would go on.
+
+    ``usable``: whether a model that was kept can be loaded.
+    """
     text = parameters(found.params)
     if found.step == found.total_steps:
         return text
-    kept = "" if found.checkpoint is None else ", or use the model that was kept"
+    kept = "" if found.checkpoint is None or not usable else ", or use the model that was kept"
     return f"{text}; stop at {step_of(found)}{kept}"
 
 

@@ -21,6 +21,7 @@ import pytest
 
 import acetune
 from acetune import ACE, ACE2, Constraint, Stopper, Trial, TrialStopped
+from acetune.artifacts import kept_name, write_folder
 from acetune.coordinator import Coordinator
 from acetune.core.errors import ReportError, StudyError, TrainingCodeError
 from acetune.link import Report
@@ -721,14 +722,22 @@ def test_a_checkpoint_counts_only_with_its_report(study: Path) -> None:
         study, {**describe, "objective": "", "policy": "", "code_hash": "", "created": 0}
     )
     stopper = Stopper(objective="loss", mode="min")
+
+    def save(step: int) -> None:
+        name = kept_name(1, 1, step, "resume")
+        written = write_folder(
+            store.files / name, lambda folder: (folder / "state").write_text("x"), store.files
+        )
+        coordinator.shelf.add_checkpoint(trial, step, name, *written)
+
     with store.transaction():
         coordinator = Coordinator(store, stopper)
         trial = coordinator.add_trial({"x": 1.0})
         coordinator.begin(trial, 9, 0.0)
         for step in (1, 2):
-            coordinator.shelf.add_checkpoint(trial, step, f"resume-{step}", 1)
+            save(step)
             coordinator.report(trial, Report(step, 1.0))
-        coordinator.shelf.add_checkpoint(trial, 3, "resume-3", 1)
+        save(3)
     store.close()
 
     store = Store.open(study)
@@ -737,6 +746,6 @@ def test_a_checkpoint_counts_only_with_its_report(study: Path) -> None:
     with store.transaction():
         resumed = coordinator.add_attempt(1)
     assert (resumed.attempt, resumed.resumed_from) == (2, 2)
-    assert resumed.checkpoint == store.files / "resume-2"
+    assert resumed.checkpoint == store.files / kept_name(1, 1, 2, "resume")
     assert coordinator.progress(resumed).last_step == 2
     store.close()

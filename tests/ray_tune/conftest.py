@@ -13,8 +13,9 @@ import pytest
 @pytest.fixture(scope="package")
 def local_ray() -> Iterator[None]:
     # workers import the trainables of the tests
-    paths = [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    given = os.environ.get("PYTHONPATH")  # where the sources are, if not installed from here
+    tests = str(Path(__file__).parent.parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [tests, given]))
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # else Ray warns of a change to come
     with warnings.catch_warnings(action="ignore"):
         import ray

@@ -19,7 +19,7 @@ from ray import tune
 import acetune
 import acetune.ray
 from acetune import Constraint
-from acetune.core.errors import GoalError, ReportError
+from acetune.core.errors import BrokenModelError, GoalError, ReportError
 from acetune.core.goals import Estimate, Goals, Objective
 from acetune.link import Report
 from acetune.ray import AceScheduler, AceSearch, best_result
@@ -61,11 +61,31 @@ def test_the_best_feasible_is_found_with_its_model(tmp_path: Path) -> None:
     # one model a trial, of the best three trials; the study file knows where
     kept = list((tmp_path / "experiment").glob("*/acetune-model-*"))
     assert 1 <= len(kept) <= 3
-    assert {row["path"] for row in rows(tmp_path, "SELECT path FROM checkpoints")} == {
-        str(path) for path in kept
+    known = rows(tmp_path, "SELECT path, digest FROM checkpoints")
+    assert {row["path"] for row in known} == {
+        str(path.relative_to(tmp_path / "experiment")) for path in kept
     }
+    assert all(row["digest"] for row in known)
     found = acetune.load(tmp_path / "experiment" / "acetune.db").best
     assert found is not None and found.load() == best.load()
+    assert found.checkpoint is not None
+    (found.checkpoint / "model.pkl").write_bytes(b"")  # as after a power cut
+    for lost in (found, best):
+        with pytest.raises(BrokenModelError, match="is empty"):
+            lost.load()
+
+
+def test_models_stay_in_the_experiment_where_the_study_file_is_elsewhere(tmp_path: Path) -> None:
+    study = tmp_path / "elsewhere" / "study.db"
+    scheduler = AceScheduler([EOD], "ace", study=study, keep_models=1)
+    grid = fit(trainables.train, tmp_path, scheduler=scheduler, x=tune.grid_search(XS[:4]))
+    best = best_result(grid)
+    assert best is not None and best.load() == {"x": best.config["x"], "step": best.step}
+    # pruned as ever, and the file leads nobody out of its folder
+    assert len(list((tmp_path / "experiment").glob("*/acetune-model-*"))) == 1
+    found = acetune.load(study).best
+    assert found is not None and found.checkpoint is not None
+    assert found.checkpoint.is_relative_to(study.parent) and found.model_fault() == "is missing"
 
 
 def test_the_study_file_tells_the_same_and_the_command_reads_it(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from acetune.artifacts import kept_name
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
 from acetune.report.columns import DECISIONS, KINDS, STRATA
@@ -106,7 +107,8 @@ def test_attempts_and_late_checks(study: Path) -> None:
     assert view.params(1) == {"x": 1 / 7, "k<i>": "a"}
     assert view.info["policy"]["name"] == "ACE" and view.goals == GOALS
     assert view.startup_s == 0.75 and view.disk_bytes == 30
-    assert view.models[1, 2, 2] == study.with_name("study.db.files") / "trial-1/m-2"
+    files = study.with_name("study.db.files")
+    assert view.models[1, 2, 2].folder == files / kept_name(1, 2, 2, "model")
 
 
 def test_it_grows_with_the_file(study: Path) -> None:
@@ -200,7 +202,7 @@ def test_a_link_shows_what_it_leads_to(study: Path, tmp_path: Path) -> None:
     running = [view.running]
     write_attempt(store, GOALS, 3, 1, Attempt([(0.25, FINE)], None, "finished", 0))
     assert view.refresh() is True and len(view.reports) == 9
-    assert view.models[3, 1, 1] == store.files / "trial-3/m-1"
+    assert view.models[3, 1, 1].folder == store.files / kept_name(3, 1, 1, "model")
     store.close()
     assert view.refresh() is True
     assert [*running, view.running] == [True, False]

@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from acetune.artifacts import kept_name
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Mode, Objective
 from acetune.policies import ACE
 from acetune.store import CheckRow, Store
@@ -126,7 +127,11 @@ def write_attempt(store: Store, goals: Goals, trial: int, number: int, attempt: 
                 "failed": "ValueError: <script>alert(1)</script>",
             }.get(attempt.state, "reached its last step")
             store.end_trial(trial, number, attempt.state, reason, 1e9 + 5)
-            store.add_checkpoint(trial, number, first, "model", f"trial-{trial}/m-{number}", 10)
+            key = trial, number, first, "model"
+            store.add_checkpoint(*key, kept_name(*key), 10)
+            model = store.files / kept_name(*key)
+            model.mkdir(parents=True)
+            (model / "model.pkl").write_bytes(b"0123456789")
 
 
 def write_report(

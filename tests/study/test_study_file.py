@@ -183,7 +183,7 @@ DAMAGES: list[tuple[Callable[[Path], None], str]] = [
     (garbage_inside, "damaged"),
     (page_headers_flipped, "damaged"),
     (text, "not a study file"),
-    (newer, r"newer acetune \(format 7, this one reads 1\).*pip install --upgrade acetune"),
+    (newer, r"newer acetune \(format 7, this one reads 2\).*pip install --upgrade acetune"),
     (foreign, "another program"),
     (without_tables, "study.db"),
     (without_rows, "damaged"),

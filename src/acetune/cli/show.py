@@ -69,6 +69,7 @@ def _checkpoint(found: FoundCheckpoint | None) -> dict[str, Any] | None:
         "constraints": {name: m._asdict() for name, m in found.constraints.items()},
         "violation": found.violation if math.isfinite(found.violation) else None,
         "checkpoint": None if found.checkpoint is None else str(found.checkpoint),
+        "model_fault": found.model_fault(),
         "status": found.status,
         "confirmed": confirmed,
     }

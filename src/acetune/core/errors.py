@@ -6,7 +6,8 @@ The tree (catch :class:`AcetuneError` for all of it)::
     ├── GoalError            objective, constraint or option that makes no sense   (ValueError too)
     ├── SpaceError           search space that makes no sense                      (ValueError too)
     ├── ReportError          a report that cannot be taken: step, name or type     (ValueError too)
-    │   └── ReportCallError      such a call is wrong in every trial: the code has to change
+    │   ├── ReportCallError      such a call is wrong in every trial: the code has to change
+    │   └── BrokenModelError     a model that was kept is missing, empty or changed
     ├── TrainingCodeError    the training function cannot be sent to a worker
     ├── SearchError          the searcher cannot suggest anything
     ├── StudyError           the study as a whole cannot go on
@@ -41,6 +42,10 @@ class ReportError(AcetuneError, ValueError):
 
 class ReportCallError(ReportError):
     """A call of ``report`` that no trial can make: the objective, a check or a model is missing."""
+
+
+class BrokenModelError(ReportError):
+    """A model that was kept is missing, empty, or not what was written."""
 
 
 class TrainingCodeError(AcetuneError):

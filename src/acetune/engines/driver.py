@@ -79,7 +79,7 @@ class Engine:
         self._closing: _Closing | None = None
         self._evaluation: Evaluation | None = None
         self._patience_s = _PATIENCE_S
-        coordinator.stopper.on_repeat = self._notices.say
+        coordinator.stopper.on_repeat = coordinator.on_notice = self._notices.say
 
     # -- the study -------------------------------------------------------------------------------
 
@@ -336,14 +336,15 @@ class Engine:
 
     def _take_files(self, slot: Slot, trial: StudyTrial, saved: m.Saved) -> None:
         """A model or a checkpoint lies on disk, or has come in pieces and is put there now."""
+        shelf = self._coordinator.shelf
+        shelf.require_own(trial, saved.step, saved.kind, saved.path)
         if saved.sent:
-            error = self._parcels.unpack(slot.index, saved.path)
+            error = self._parcels.unpack(slot.index, saved.path, saved.digest)
             if error is not None:
                 self._notices.not_kept(saved, error)
                 return
-        shelf = self._coordinator.shelf
         add = shelf.add_model if saved.kind == "model" else shelf.add_checkpoint
-        add(trial, saved.step, saved.path, saved.size)
+        add(trial, saved.step, saved.path, saved.size, saved.digest)
 
     def _evaluated(self, slot: Slot, result: m.Evaluated) -> None:
         assert self._evaluation is not None

@@ -99,6 +99,7 @@ class Saved(NamedTuple):
     path: str
     size: int
     sent: bool = False  # it came in pieces just before this, and is still to be put on disk
+    digest: str | None = None  # checksum of what was written
 
 
 class Fetch(NamedTuple):

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from acetune.artifacts import checkpoint_writer, write_folder, write_model
+from acetune.artifacts import (
+    Written,
+    cannot_keep,
+    checkpoint_writer,
+    delete_inside,
+    step_name,
+    write_folder,
+    write_model,
+)
 from acetune.core.errors import ReportError
 from acetune.engines.channel import WorkerChannel
 from acetune.engines.messages import (
@@ -107,33 +114,31 @@ class PipeLink:
 
     def keep_model(self, step: int, model: object) -> None:
         """See Link. A model that cannot be kept costs the model, not the trial."""
-        target = self._folder / f"model-{step:07d}"
+        target = self._folder / step_name("model", step)
         try:
-            write_folder(target, lambda folder: write_model(folder, model))
+            written = self._write(target, lambda folder: write_model(folder, model))
         except Exception as error:
             if not self._warned:
                 self._warned = True
-                self._send(
-                    Notice(
-                        f"the model cannot be kept ({type(error).__name__}: {error}); give "
-                        "report(..., snapshot=function) that returns a path, or something that can "
-                        "be pickled"
-                    )
-                )
+                self._send(Notice(cannot_keep(error)))
             return
-        self._saved("model", step, target)
+        self._saved("model", step, target, written)
 
     def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
         """See Link."""
-        target = self._folder / f"resume-{step:07d}"
-        write_folder(target, checkpoint_writer(source))
-        self._saved("resume", step, target)
+        target = self._folder / step_name("resume", step)
+        written = self._write(target, checkpoint_writer(source))
+        self._saved("resume", step, target, written)
 
-    def _saved(self, kind: str, step: int, target: Path) -> None:
-        size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
+    def _write(self, target: Path, write: Callable[[Path], object]) -> Written:
+        # what is sent is put on disk at the other end
+        return write_folder(target, write, self._files, durable=self._sees_files)
+
+    def _saved(self, kind: str, step: int, target: Path, written: Written) -> None:
         if not self._sees_files:
             with outside():  # the driver may be long in taking it
                 pack(target, lambda data: self._send(Piece(data)))
-            shutil.rmtree(target, ignore_errors=True)  # which to keep is decided where they lie
+            delete_inside(self._files, target)  # which to keep is decided where they lie
         path = str(target.relative_to(self._files))
-        self._send(Saved(kind, step, path, size, sent=not self._sees_files))
+        sent = not self._sees_files
+        self._send(Saved(kind, step, path, written.size, sent, written.digest))

@@ -9,14 +9,13 @@ give the nodes a folder that they share.
 from __future__ import annotations
 
 import contextlib
-import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, cast
 
-from acetune.artifacts import write_folder
+from acetune.artifacts import OutsideError, confined, delete_inside, write_folder
 from acetune.core.errors import ReportError
 from acetune.engines.messages import Piece
 
@@ -77,15 +76,23 @@ class Parcels:
         except OSError as error:
             self._broken[index] = str(error)
 
-    def unpack(self, index: int, path: str) -> str | None:
-        """Make the folder of what has come; returns what went wrong, if anything."""
+    def unpack(self, index: int, path: str, digest: str | None = None) -> str | None:
+        """Make the folder of what has come; returns what went wrong, if anything.
+
+        ``digest`` is the checksum of what was sent.
+        """
         try:
             target = self._inside(self._files / path)
             if index in self._broken or index not in self._coming:
                 return self._broken.get(index, "nothing was sent")
             parcel = self._coming[index]
             parcel.seek(0)
-            write_folder(target, lambda folder: unpack(lambda: parcel.read(PIECE_BYTES), folder))
+            written = write_folder(
+                target, lambda folder: unpack(lambda: parcel.read(PIECE_BYTES), folder), self._files
+            )
+            if digest is not None and written.digest != digest:
+                delete_inside(self._files, target)
+                return "what has come is not what was sent: its checksum is another one"
         except (OSError, tarfile.TarError, ReportError) as error:
             return f"{type(error).__name__}: {error}"
         finally:
@@ -125,10 +132,10 @@ class Parcels:
         return cast(IO[bytes], tempfile.TemporaryFile(dir=self._files))
 
     def _inside(self, path: Path) -> Path:
-        resolved = path.resolve()
-        if not resolved.is_relative_to(self._files) or resolved == self._files:
-            raise ReportError(f"{path} is not in {self._files}")
-        return resolved
+        try:
+            return confined(self._files, path)
+        except OutsideError as error:
+            raise ReportError(str(error)) from None
 
 
 @contextlib.contextmanager
@@ -140,4 +147,4 @@ def fetched(path: str, ask: Callable[[str | None], bytes]) -> Any:
         unpack(lambda: ask(asked.pop() if asked else None), copy)
         yield copy
     finally:
-        shutil.rmtree(copy, ignore_errors=True)
+        delete_inside(copy.parent, copy)

@@ -20,7 +20,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from acetune.artifacts import load_model
+from acetune.artifacts import attempt_name, load_model
 from acetune.checking import evaluate, place_of
 from acetune.core.errors import ReportCallError, TrialStopped
 from acetune.engines.channel import WorkerChannel
@@ -68,7 +68,7 @@ class Worker:
                 self._pipe.send(self._evaluate(message))
 
     def _train(self, start: Start) -> None:
-        folder = self._files / f"trial-{start.number:05d}" / f"attempt-{start.attempt}"
+        folder = self._files / attempt_name(start.number, start.attempt)
         folder.mkdir(parents=True, exist_ok=True)
         link = PipeLink(self._pipe, self._files, folder, self._setup.sees_files)
         with (

@@ -45,7 +45,9 @@ def close_experiment(folder: str) -> None:
 class Desk:
     """One experiment, from its first trial to its end."""
 
-    def __init__(self, path: Path, experiment: str, terms: Terms) -> None:
+    def __init__(
+        self, path: Path, experiment: str, terms: Terms, folder: Path | None = None
+    ) -> None:
         if path in _open:
             _open[path].close()
         goals = terms.goals
@@ -64,7 +66,7 @@ class Desk:
         }
         packages = ("acetune", "ray", "numpy")
         description = describe_study(goals, (), terms.policy, {}, settings, packages=packages)
-        self.store: Store = open_study(path, description)
+        self.store: Store = open_study(path, description, folder)
         self.coordinator = Coordinator(self.store, stopper, terms.keep_models)
         try:
             with self.store.understanding():
@@ -80,7 +82,7 @@ class Desk:
         self._ranking = Ranking()
         for number in self.coordinator.trials:
             self._note_valid(number)
-        self._shelved: dict[int, Path] = {}  # of trials: their latest model
+        self._shelved: dict[int, str] = {}  # of trials: their latest model
         self._noticed: set[object] = set()
         self._closed = False
         self._news, self._published = False, 0.0
@@ -98,18 +100,18 @@ class Desk:
         name: str,
         params: Mapping[str, Any],
         message: wire.Message,
-        model: Path | None = None,
+        model: str | None = None,
     ) -> bool:
         """The reports in a result; returns whether the trial is to stop.
 
-        ``model`` is where the model of its best valid checkpoint lies, in the local file system.
+        ``model`` is where the model of its best valid checkpoint lies, in the experiment's folder.
         """
         if message.notice:
             self._notice(f"trial {name}: {message.notice}")
         with self.store.transaction():
             trial = self._attempt(name, params, message.attempt)
             if model is not None and message.best is not None:
-                self._shelve(trial, message.best.step, model)
+                self._shelve(trial, message.best, model)
             stop = False
             if message.report is not None:
                 stop = self.coordinator.report(trial, message.report).stop
@@ -245,12 +247,12 @@ class Desk:
             self.coordinator.note_hardware(trial, attempt.hardware)
         return trial
 
-    def _shelve(self, trial: StudyTrial, step: int, model: Path) -> None:
+    def _shelve(self, trial: StudyTrial, best: wire.Best, model: str) -> None:
         """Note where a model lies: models are pruned, and found again, as in any other study."""
         if self._shelved.get(trial.number) != model:
             self._shelved[trial.number] = model
-            size = sum(file.stat().st_size for file in model.rglob("*") if file.is_file())
-            self.coordinator.shelf.add_model(trial, step, str(model), size)
+            shelf = self.coordinator.shelf
+            shelf.add_model(trial, best.step, model, best.size, best.digest)
 
     def _goes_on(self, trial: StudyTrial, token: str) -> bool:
         """Whether it is the same run of the trainable that reports."""

@@ -15,7 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from acetune.artifacts import cannot_keep, checkpoint_writer, write_model
+from acetune.artifacts import (
+    cannot_keep,
+    checkpoint_writer,
+    name_in_experiment,
+    read_through,
+    write_model,
+)
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import FailedCheck
 from acetune.core.outcome import outcome
@@ -153,15 +159,16 @@ class RayLink:
 
     def keep_model(self, step: int, model: object) -> None:
         """See Link. A model that cannot be kept costs the model, not the trial."""
-        name = f"acetune-model-{self._attempt.token}-{step:07d}"
+        name = name_in_experiment(self._attempt.token, step)
         try:
             with tempfile.TemporaryDirectory() as folder:
                 write_model(Path(folder), model)
+                written = read_through(Path(folder))
                 self._outlet.storage.keep(Path(folder), name)
         except Exception as error:
             self._reader.notice = cannot_keep(error)
             return
-        self._standing.models = {step: name}
+        self._standing.models = {step: wire.Model(name, *written)}
 
     def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
         """See Link. It goes out with the report."""

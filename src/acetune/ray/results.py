@@ -11,8 +11,8 @@ from typing import Any
 
 from ray import tune
 
-from acetune.artifacts import load_model
-from acetune.core.errors import ReportError
+from acetune.artifacts import fault, is_name_in_experiment, load_model
+from acetune.core.errors import BrokenModelError, ReportError
 from acetune.ray import wire
 from acetune.ray.desk import close_experiment
 
@@ -32,6 +32,7 @@ class BestResult:
     constraints: Mapping[str, float]
     checkpoint: tune.Checkpoint | None
     result: tune.Result = field(repr=False)
+    model: wire.Model | None = field(default=None, repr=False)  # what was written of it
 
     def load(self) -> object:
         """The model that ``report(model=...)`` was given at that step."""
@@ -40,7 +41,14 @@ class BestResult:
                 f"no model was kept of step {self.step}: report it with trial.report(..., "
                 "model=...), or train the configuration again for so many steps"
             )
-        return load_model(Path(self.checkpoint.to_directory()))
+        folder = Path(self.checkpoint.to_directory())
+        wrong = None if self.model is None else fault(folder, self.model.digest, self.model.size)
+        if wrong is not None:
+            raise BrokenModelError(
+                f"the model of step {self.step} cannot be loaded: {folder} {wrong}; train the "
+                "configuration again for so many steps"
+            )
+        return load_model(folder)
 
 
 def best_result(result_grid: tune.ResultGrid) -> BestResult | None:
@@ -58,13 +66,16 @@ def best_result(result_grid: tune.ResultGrid) -> BestResult | None:
     if best is None:
         return None
     found, row, result = best
+    checkpoint = _checkpoint(result, found, wire.decode(row[wire.REPORT]).attempt.token)
+    ours = checkpoint is not None and posixpath.basename(checkpoint.path) == found.model
     return BestResult(
         config=result.config or {},
         step=found.step,
         value=float(row[wire.BEST_VALUE]),
         constraints=found.constraints,
-        checkpoint=_checkpoint(result, found, wire.decode(row[wire.REPORT]).attempt.token),
+        checkpoint=checkpoint,
         result=result,
+        model=wire.Model(found.model, found.size, found.digest) if ours and found.digest else None,
     )
 
 
@@ -79,7 +90,7 @@ def _results(result: tune.Result) -> Iterator[Mapping[str, Any]]:
 
 
 def _checkpoint(result: tune.Result, best: wire.Best, token: str) -> tune.Checkpoint | None:
-    if best.model:
+    if is_name_in_experiment(best.model, best.step):
         path = posixpath.join(result.path, best.model)
         with contextlib.suppress(OSError):
             if result.filesystem.get_file_info(path).type.name == "Directory":

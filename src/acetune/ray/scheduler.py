@@ -120,7 +120,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         try:
             message = self._message(result)
             folder = message.best.model if message.best is not None else ""
-            model = Storage(trial.storage).local(folder) if folder else None
+            model = Storage(trial.storage).kept(folder) if folder else None
             stop = self._opened.take(trial.trial_id, trial.config, message, model)
         except StudyError:
             raise  # the study file cannot be written: nothing that follows would be remembered
@@ -182,7 +182,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         assert self._metric is not None and self._mode is not None
         goals = Goals(Objective(self._metric, self._mode), self._constraints)
         terms = Terms(goals, self._policy, self._confirm_top, self._keep_models)
-        return Desk(path, storage.experiment, terms)
+        return Desk(path, storage.experiment, terms, folder)
 
     def _message(self, result: Mapping[str, Any]) -> wire.Message:
         """The report in a result; one without acetune.ray.trial is taken as never checked."""

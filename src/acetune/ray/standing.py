@@ -30,7 +30,7 @@ class Standing:
         self.record = self._handle.record
         self.progress = self.record.progress
         self.stratum: Stratum = "unchecked"
-        self.models: dict[int, str] = {}  # by step: the folder a model is kept in
+        self.models: dict[int, wire.Model] = {}  # by step
 
     def begin(self, attempt: wire.Attempt, progress: Progress) -> None:
         """The plan is known; ``progress`` is what an earlier run has left."""
@@ -81,10 +81,13 @@ class Standing:
         found = self.record.best_valid or self.record.nearest
         step = self.record.progress.best_step if found is None else found.step
         measured = {} if found is None else found.measured
+        model = self.models.get(step, wire.Model())
         return wire.Best(
             step,
             math.inf if loss is None else loss,
             self.record.best_valid is not None,
-            self.models.get(step, ""),
+            model.folder,
             {c.name: wire.readable(measured, c.name) for c in self._goals.constraints},
+            model.size,
+            model.digest,
         )

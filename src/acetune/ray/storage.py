@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import posixpath
 from pathlib import Path
 from typing import Any
 
 from pyarrow import fs
+
+from acetune.artifacts import sync_written
 
 
 class Storage:
@@ -44,15 +45,12 @@ class Storage:
         target = self._path(name)
         self._files.create_dir(target, recursive=True)
         fs.copy_files(str(source), target, destination_filesystem=self._files, use_threads=False)
+        if self.local_experiment is not None:  # the study file names it next
+            sync_written(Path(target), self.local_experiment)
 
-    def delete(self, name: str) -> None:
-        """Delete a folder of the trial; one that is gone is no matter."""
-        with contextlib.suppress(OSError):
-            self._files.delete_dir(self._path(name))
-
-    def local(self, name: str) -> Path | None:
-        """A folder of the trial, where that is one in the local file system."""
-        return None if self.local_experiment is None else Path(self._path(name))
+    def kept(self, name: str) -> str | None:
+        """A folder of the trial, from the experiment's, where that is in the local file system."""
+        return None if self.local_experiment is None else f"{self.trial_folder}/{name}"
 
     def _path(self, name: str) -> str:
         return posixpath.join(self._context.trial_fs_path, name)

@@ -20,6 +20,14 @@ BEST_VALUE = "ace/best_value"  # of the checkpoint that a searcher should know o
 VIOLATION = "ace/violation"  # of that checkpoint, 0 where it is valid
 
 
+class Model(NamedTuple):
+    """A model that was kept."""
+
+    folder: str = ""  # in the trial's storage, or nothing
+    size: int = 0
+    digest: str = ""  # checksum of what was written
+
+
 class Best(NamedTuple):
     """The checkpoint of a trial that searchers and people are told of."""
 
@@ -28,6 +36,8 @@ class Best(NamedTuple):
     feasible: bool  # it was checked, and every limit holds
     model: str  # the folder of its model in the trial's storage, or nothing
     constraints: dict[str, float]  # NaN where nothing was measured
+    size: int = 0  # of the model
+    digest: str = ""  # its checksum
 
 
 class Attempt(NamedTuple):

@@ -70,7 +70,7 @@ def candidates_of(view: StudyView) -> list[FoundCheckpoint]:
     found = queries.with_judged(
         best, [one for one in judged if one is not None], view.goals.objective
     )
-    return [queries.with_confirmation(one, uses, ranges) for one in found]
+    return queries.with_next_best([queries.with_confirmation(one, uses, ranges) for one in found])
 
 
 def ledger_of(view: StudyView) -> Ledger:
@@ -134,7 +134,8 @@ def answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
     counts the later checkpoints of the answer's attempt that were checked, and those of them that
     qualify. ``nearest_misses`` are, beside an answer, those that are better and break a limit;
     without one the nearest of all.
-    ``load`` is how Python gets the kept model.
+    ``load`` is how Python gets the kept model, or that of the next candidate if it is lost;
+    ``instead`` then says which that is.
     """
     best, of_all = result.best, best_of_all(view)
     missing = unchecked_better(view, best)
@@ -142,15 +143,22 @@ def answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
         misses = nearest_misses(view, _SHOWN)
     else:
         misses = [checkpoint(view, row) for row in better_misses(view, best.value, _SHOWN)]
-    kept = best is not None and best.checkpoint is not None
+    shown = as_json(view, best)
+    lost = best is not None and shown is not None and shown["model_fault"] is not None
+    load = None
+    if best is not None and best.checkpoint is not None:
+        load = ".load()"
+        if lost:
+            load = None if best.next_best is None else ".next_best.load()"
     name = json.dumps(view.path.name, ensure_ascii=False)
     return {
         "outcome": result.outcome,
         "recommended": best is not None,
-        "best": as_json(view, best),
+        "best": shown,
         "rejected": as_json(view, result.rejected),
         "later": later_checks(view, best),
-        "load": f"acetune.load({name}).best.load()" if kept else None,
+        "load": None if load is None else f"acetune.load({name}).best{load}",
+        "instead": best.instead() if best is not None and lost else None,
         "trust": in_print(trust_in_best(result)),
         "next": None if result.rejected is None else f"{after_failed_confirmation(result)}.",
         "best_of_all": None

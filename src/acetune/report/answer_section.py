@@ -200,11 +200,14 @@ def _trust(found: Content, best: Content) -> Element:
     model = best["model"]
     facts = [*_said(found), element("dt", "Model")]
     if model:
-        facts += [
-            element("dd", element("code", short(model))),
-            element("dt", "Load it"),
-            element("dd", element("code", short(found["load"]))),
-        ]
+        lost = found["instead"]
+        said = f" {best['model_fault']}; {lost}" if lost else None
+        facts.append(element("dd", element("code", short(model)), said))
+        if found["load"]:
+            facts += [
+                element("dt", "Load the next" if lost else "Load it"),
+                element("dd", element("code", short(found["load"]))),
+            ]
     else:
         facts.append(element("dd", "no model was kept; train these parameters again to this step"))
     return element("dl", *facts, class_="facts")

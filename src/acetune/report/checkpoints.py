@@ -118,6 +118,7 @@ def checkpoint(view: StudyView, row: int) -> FoundCheckpoint:
     reports = view.reports
     trial, attempt = int(reports.trial[row]), int(reports.attempt[row])
     step = int(reports.checked_step[row])
+    kept = view.models.get((trial, attempt, step))
     return FoundCheckpoint(
         trial=trial,
         attempt=attempt,
@@ -126,8 +127,9 @@ def checkpoint(view: StudyView, row: int) -> FoundCheckpoint:
         value=float(reports.checked_objective[row]),
         constraints=measured(view, row),
         violation=float(reports.violation[row]),
-        checkpoint=view.models.get((trial, attempt, step)),
+        checkpoint=None if kept is None else kept.folder,
         total_steps=_total_steps(view, trial),
+        kept=kept,
     )
 
 
@@ -155,6 +157,7 @@ def best_of_all(view: StudyView) -> tuple[FoundCheckpoint, str] | None:
     if len(checked):
         at = int(checked[-1])
         return checkpoint(view, at), STRATA[int(reports.stratum[at])]
+    kept = view.models.get((trial, attempt, step))
     found = FoundCheckpoint(
         trial=trial,
         attempt=attempt,
@@ -163,8 +166,9 @@ def best_of_all(view: StudyView) -> tuple[FoundCheckpoint, str] | None:
         value=float(reports.objective[row]),
         constraints={},
         violation=math.nan,
-        checkpoint=view.models.get((trial, attempt, step)),
+        checkpoint=None if kept is None else kept.folder,
         total_steps=_total_steps(view, trial),
+        kept=kept,
     )
     return found, "unchecked"
 
@@ -210,6 +214,7 @@ def as_json(view: StudyView, found: FoundCheckpoint | None) -> dict[str, Any] | 
     far it lies beyond its limit, margin included (``excess``, 0 where it holds). ``fresh`` is what
     fresh data said: None, or the ``objective`` and the ``constraints`` as measured there, in the
     same order, None where they were not; there ``ok`` is about the limit as it is, without margin.
+    ``model_fault`` says what is wrong with the files of the kept model, None where nothing is.
     """
     if found is None:
         return None
@@ -226,6 +231,7 @@ def as_json(view: StudyView, found: FoundCheckpoint | None) -> dict[str, Any] | 
         ],
         "violation": finite(found.violation),
         "model": None if found.checkpoint is None else str(found.checkpoint),
+        "model_fault": found.model_fault(full=False),
         "status": found.status,
         "fresh": _fresh(view.goals, found),
     }

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from acetune.artifacts import Kept
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Goals
 from acetune.queries import goals_from_json
@@ -86,7 +87,7 @@ class StudyView:
     sessions, confirmations:
         The rows of these tables, in order.
     models:
-        Where models are kept, by trial, attempt and step.
+        The models that are kept, by trial, attempt and step.
     startup_s, disk_bytes:
         What starting all attempts took, and how much models and checkpoints take.
     running:
@@ -104,7 +105,7 @@ class StudyView:
     trials: list[TrialRow]
     sessions: list[dict[str, Any]]
     confirmations: list[dict[str, Any]]
-    models: dict[tuple[int, int, int], Path]
+    models: dict[tuple[int, int, int], Kept]
     startup_s: float
     disk_bytes: int
     running: bool
@@ -222,9 +223,9 @@ class StudyView:
             {**use, "metrics": json.loads(use["metrics"])} for use in read["confirmations"]
         ]
         self.models = {
-            (row["trial"], row["attempt"], row["step"]): store.files / row["path"]
-            for row in read["checkpoints"]
-            if row["kind"] == "model"
+            (row.trial, row.attempt, row.step): row.kept
+            for row in map(store.understood, read["checkpoints"])
+            if row.kind == "model"
         }
         self.disk_bytes = sum(row["bytes"] for row in read["checkpoints"])
         return True

@@ -11,12 +11,12 @@ import contextlib
 import hashlib
 import json
 import re
-import shutil
 import sqlite3
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from acetune.artifacts import delete_inside
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
 from acetune.hardware import available_cores, processor
 from acetune.reproduce.live_plan import LiveCase
@@ -172,4 +172,4 @@ def _delete(path: Path) -> None:
     """A study file with everything beside it."""
     for suffix in ("", "-wal", "-shm", "-lock", "-new"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-    shutil.rmtree(path.with_name(path.name + ".files"), ignore_errors=True)
+    delete_inside(path.parent, path.with_name(path.name + ".files"))
