@@ -18,18 +18,17 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import grid_plan as plan
-from benchmarks.common import run_main, say, versions
-from benchmarks.grid_page import write_page
-from benchmarks.grid_tpe import TpeRunner
-
 from acetune.cli.progress import progress_bar
 from acetune.core.errors import AcetuneError
 from acetune.engines.local import available_cores
 from acetune.policies import parse_policy
-from acetune.replay.grid import CellRunner, Pair, Scores, score_all
-from acetune.replay.grid_file import read_scores, write_scores
-from acetune.replay.grid_summary import best_policy, scored_everywhere
+from benchmarks import grid_plan as plan
+from benchmarks.common import run_main, say, versions
+from benchmarks.grid_cells import CellRunner, Pair, Scores, score_all
+from benchmarks.grid_file import read_scores, write_scores
+from benchmarks.grid_page import write_page
+from benchmarks.grid_summary import best_policy, scored_everywhere
+from benchmarks.grid_tpe import TpeRunner
 
 PARTS = ("random", "ablation", "held-out", "tpe")  # tpe asks random for the best fixed policy
 RESULTS = plan.ROOT / "benchmarks" / "results"

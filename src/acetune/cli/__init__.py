@@ -25,7 +25,6 @@ _FILES = {
     "export": "export",
     "record": "record",
     "replay": "replay",
-    "reproduce": "reproduce",
 }
 
 
