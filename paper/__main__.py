@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from acetune.core.errors import AcetuneError
+from paper.record import record
 from paper.reproduce import reproduce
 
 
@@ -30,11 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(reproduce)
-
-
-@app.callback()
-def _options() -> None:  # a group, however many verbs it has
-    pass
+app.command()(record)
 
 
 def main() -> None:

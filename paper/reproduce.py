@@ -201,7 +201,8 @@ def _read(table: Path, task: str) -> CurveTable:
     if not table.exists():
         raise TableError(
             f"there is no {table}: the recorded tables lie in the folder tables/ of the source "
-            f"repository; run there, name one with --table, or record it: acetune record {task}"
+            "repository; run there, name one with --table, or record it: python -m paper record "
+            f"{task}"
         )
     return read_table(table)
 

@@ -111,5 +111,5 @@ def test_tables_are_not_mixed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             ["fairness", "robustness", "--table", "t.parquet"],
             catch_exceptions=False,
         )
-    with pytest.raises(TableError, match="acetune record robustness"):
+    with pytest.raises(TableError, match="python -m paper record robustness"):
         CliRunner().invoke(app, ["robustness"], catch_exceptions=False)
