@@ -20,8 +20,8 @@ import fairlearn.metrics
 import lightgbm as lgb
 import numpy as np
 
+from acetune.cli._demo_credit import made_credit
 from acetune.constraints import FairnessCheck, fairness
-from acetune.tasks.credit import made_credit
 from benchmarks.common import Page, results_folder, say
 
 ROWS = 9_000

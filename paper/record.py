@@ -9,8 +9,8 @@ import typer
 
 from acetune.cli.record import TABLE, Configs, Output, Seed, Workers, digest, record_task
 from acetune.replay.recorder import require_new
-from acetune.tasks import TASK_NAMES, load_task
-from acetune.tasks.pretrained import DISTILBERT
+from paper.tasks import TASK_NAMES, load_task
+from paper.tasks.pretrained import DISTILBERT
 
 
 def record(

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from acetune.cli._demo_credit import lightgbm, paper_credit
 from acetune.cli.progress import progress_bar
 from acetune.core.errors import GoalError
 from acetune.drawing import write_figures
@@ -19,7 +20,6 @@ from acetune.replay.curves import CurveTable
 from acetune.result import StudyResult
 from acetune.searchers import make_searcher
 from acetune.space import Space
-from acetune.tasks.credit import lightgbm, paper_credit
 from paper.live import run_pending
 from paper.live_page import live_json, live_report
 from paper.live_plan import LiveCase, LivePlan

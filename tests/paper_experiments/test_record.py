@@ -13,8 +13,8 @@ from acetune.replay.recorder import draw
 from acetune.replay.simulator import simulate
 from acetune.replay.table import CurveTable, read_table
 from acetune.space import Space
-from acetune.tasks import load_task
 from cli.inside import Command
+from paper.tasks import load_task
 
 
 def check_task(table: CurveTable, name: str, limit: float) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 import acetune as library
+from acetune.cli._demo_credit import CreditModel, CreditScores, CreditTask, paper_credit
 from acetune.core.errors import (
     AcetuneError,
     GoalError,
@@ -29,11 +30,10 @@ from acetune.core.errors import (
 )
 from acetune.core.goals import Constraint, Estimate
 from acetune.replay.table import write_table
+from acetune.replay.task import Task
 from acetune.replay.training import train_curve
 from acetune.space import Space
 from acetune.store import INTERRUPTED, Store
-from acetune.tasks.base import Task
-from acetune.tasks.credit import CreditModel, CreditScores, CreditTask, paper_credit
 from cli.inside import Command
 from paper import live
 from paper.live_plan import LiveCase, LivePlan

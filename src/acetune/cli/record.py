@@ -24,7 +24,7 @@ from acetune.replay.processes import Lost
 from acetune.replay.recorder import partial_path, require_new
 from acetune.replay.recorder import record as record_table
 from acetune.replay.table import CurveTable, write_table
-from acetune.tasks.base import Task
+from acetune.replay.task import Task
 from acetune.versions import installed_versions
 
 _PACKAGES = ("acetune", "numpy", "lightgbm", "scikit-learn", "torch", "transformers")

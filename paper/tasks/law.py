@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from acetune.cli._demo_credit import Rows, auc
 from acetune.constraints.fairness import equalized_odds_difference
 from acetune.core.errors import AcetuneError, MissingExtraError
 from acetune.core.goals import Constraint, Estimate
+from acetune.replay.task import Task
 from acetune.space import Dimension, choice, lograndint, loguniform, randint, uniform
-from acetune.tasks.base import Task
-from acetune.tasks.credit import Rows, auc
 from acetune.trial import Trial
 
 Array = NDArray[Any]

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from acetune.constraints.fairness import equalized_odds_difference
 from acetune.core.errors import AcetuneError, MissingExtraError
 from acetune.core.goals import Constraint, Estimate
+from acetune.replay.task import Task
 from acetune.space import Dimension, lograndint, loguniform, uniform
-from acetune.tasks.base import Task
 from acetune.trial import Trial
 
 Array = NDArray[Any]

@@ -24,19 +24,19 @@ from acetune.constraints.robustness.suite import Suite
 from acetune.constraints.robustness.transformer import TransformerPredictor, require_torch
 from acetune.core.errors import AcetuneError
 from acetune.core.goals import Constraint
+from acetune.replay.task import Task
 from acetune.space import Dimension, choice, loguniform, uniform
-from acetune.tasks.base import Task
-from acetune.tasks.finetuning import FineTuner, Labelled, label_texts
-from acetune.tasks.pretrained import (
+from acetune.trial import Trial
+from paper.tasks.finetuning import FineTuner, Labelled, label_texts
+from paper.tasks.pretrained import (
     DISTILBERT,
     HubModel,
     Pretrained,
     TinyModel,
     require_transformers,
 )
-from acetune.tasks.sst2 import Sentences, made_sentences, read_sst2
-from acetune.tasks.vocabulary import CompactTokenizer, compact
-from acetune.trial import Trial
+from paper.tasks.sst2 import Sentences, made_sentences, read_sst2
+from paper.tasks.vocabulary import CompactTokenizer, compact
 
 Array = NDArray[Any]
 

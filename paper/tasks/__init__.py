@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from acetune.core.errors import GoalError
-from acetune.tasks.base import Task
+from acetune.replay.task import Task
 
 __all__ = ["TASK_NAMES", "Task", "load_task"]
 
@@ -25,9 +25,9 @@ class _Entry(NamedTuple):
 
 # imported on use, because their packages are heavy
 _TASKS = {
-    "credit-lightgbm": _Entry("acetune.tasks.credit", "credit_lightgbm", ("confirm_rows",)),
-    "law-mlp": _Entry("acetune.tasks.law", "law_mlp", ("confirm_rows",)),
-    "robustness": _Entry("acetune.tasks.sentiment", "robustness", ("model", "suite")),
+    "credit-lightgbm": _Entry("acetune.cli._demo_credit", "credit_lightgbm", ("confirm_rows",)),
+    "law-mlp": _Entry("paper.tasks.law", "law_mlp", ("confirm_rows",)),
+    "robustness": _Entry("paper.tasks.sentiment", "robustness", ("model", "suite")),
 }
 TASK_NAMES = tuple(_TASKS)
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acetune.tasks.credit import (
+from acetune.cli._demo_credit import (
     CreditModel,
     auc,
     lightgbm,

@@ -12,10 +12,10 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import acetune
+from acetune.cli._demo_credit import Rows
 from acetune.core.errors import AcetuneError, MissingExtraError
 from acetune.space import Space
-from acetune.tasks.credit import Rows
-from acetune.tasks.law import LawModel, LawTask, made_law, read_law, row_weights
+from paper.tasks.law import LawModel, LawTask, made_law, read_law, row_weights
 
 CONFIG: dict[str, Any] = {
     "epochs": 6,

@@ -18,12 +18,12 @@ import acetune
 from acetune.constraints.robustness import TransformerPredictor, sentiment_suite
 from acetune.core.errors import AcetuneError, GoalError
 from acetune.replay.training import train_curve
-from acetune.tasks import load_task
-from acetune.tasks.finetuning import FineTuner, label_texts
-from acetune.tasks.pretrained import HubModel, TinyModel
-from acetune.tasks.sentiment import SentimentModel, made_sentiment, robustness
-from acetune.tasks.sst2 import made_sentences, read_sst2
-from acetune.tasks.vocabulary import CompactTokenizer, compact
+from paper.tasks import load_task
+from paper.tasks.finetuning import FineTuner, label_texts
+from paper.tasks.pretrained import HubModel, TinyModel
+from paper.tasks.sentiment import SentimentModel, made_sentiment, robustness
+from paper.tasks.sst2 import made_sentences, read_sst2
+from paper.tasks.vocabulary import CompactTokenizer, compact
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
