@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from acetune.cli._demo_credit import lightgbm, paper_credit
+from acetune.cli._demo_credit import lightgbm
 from acetune.cli.progress import progress_bar
 from acetune.core.errors import GoalError
 from acetune.drawing import write_figures
@@ -27,6 +27,7 @@ from paper.live_replay import REPLAYED_SEEDS, Beside, by_row, replay_beside
 from paper.live_runs import LiveRun, read_run
 from paper.live_speed import require_space
 from paper.live_studies import Studies, conditions_now
+from paper.tasks.credit import paper_credit
 
 _PANEL = "With --live"
 

@@ -25,7 +25,7 @@ class _Entry(NamedTuple):
 
 # imported on use, because their packages are heavy
 _TASKS = {
-    "credit-lightgbm": _Entry("acetune.cli._demo_credit", "credit_lightgbm", ("confirm_rows",)),
+    "credit-lightgbm": _Entry("paper.tasks.credit", "credit_lightgbm", ("confirm_rows",)),
     "law-mlp": _Entry("paper.tasks.law", "law_mlp", ("confirm_rows",)),
     "robustness": _Entry("paper.tasks.sentiment", "robustness", ("model", "suite")),
 }

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import acetune as library
-from acetune.cli._demo_credit import CreditModel, CreditScores, CreditTask, paper_credit
+from acetune.cli._demo_credit import CreditModel, CreditScores, CreditTask
 from acetune.core.errors import (
     AcetuneError,
     GoalError,
@@ -41,6 +41,7 @@ from paper.live_replay import REPLAYED_SEEDS
 from paper.live_runs import read_run
 from paper.live_studies import Studies
 from paper.published import START
+from paper.tasks.credit import paper_credit
 from paper_experiments.test_live_speed import made_table
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,13 +1,14 @@
-"""Credit default with LightGBM under a fairness limit: the first experiment of the ACE paper.
+"""Credit default with LightGBM under a fairness limit: what the demo tunes.
 
-The data are the UCI credit card clients (from a file), or clients made by code in their manner. As
-in the paper, one feature is informative for one group only, so that a good model is easily unfair:
-the limit on the equalised odds difference (EOD) bites.
+The data are clients made by code in the manner of the UCI credit card clients, or that file itself.
+One feature is informative for one group only, so that a good model is easily unfair: the limit on
+the equalised odds difference (EOD) bites. The space and the data are those of the first experiment
+of the ACE paper.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,7 @@ from numpy.typing import NDArray
 
 from acetune.constraints.fairness import equalized_odds_difference
 from acetune.core.errors import AcetuneError, MissingExtraError
-from acetune.core.goals import Constraint, Estimate
-from acetune.replay.task import Task
+from acetune.core.goals import Estimate
 from acetune.space import Dimension, lograndint, loguniform, uniform
 from acetune.trial import Trial
 
@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 _TARGET = "default.payment.next.month"
 _CATEGORICAL = ("EDUCATION", "MARRIAGE", "PAY_0", "PAY_2", "PAY_3", "PAY_4", "PAY_5", "PAY_6")
-_SEED = 12345
+SEED = 12345
 _HISTOGRAMS_MB = 2_048  # the largest trees of the space would keep 9 GB of them
 
 
@@ -189,34 +189,9 @@ def _itself(model: CreditModel | CreditScores) -> CreditModel | CreditScores:
     return model
 
 
-def credit_lightgbm(data: Path | None = None, confirm_rows: int = 0) -> Task:
-    """The paper's task, on the UCI file; without one, on clients made by code."""
-    if data is None:
-        if confirm_rows:
-            raise AcetuneError(
-                "the clients made by code have confirmation rows already, a fifth of all; got "
-                f"confirm_rows={confirm_rows}"
-            )
-        name, credit = "credit-lightgbm-made", replace(made_credit(), confirms_each_round=True)
-    else:
-        name = "credit-lightgbm-confirm" if confirm_rows else "credit-lightgbm"
-        credit = paper_credit(data, confirm_rows=confirm_rows)
-    lightgbm()  # say at once if it is missing
-    return Task(
-        name,
-        credit.train,
-        credit.space,
-        "auc",
-        "max",
-        (Constraint("eod", upper=0.25, check=credit.check),),
-        credit.confirm if len(credit.confirm_rows.y) else None,
-        {"auc": 5, "eod": 4, "cost_s": 2},
-    )
-
-
 def made_credit(clients: int = 30_000) -> CreditTask:
     """The task on clients made by code."""
-    rng = np.random.default_rng(_SEED)
+    rng = np.random.default_rng(SEED)
     group = np.where(rng.random(clients) < 0.4, 1, 2)
     risk = rng.normal(size=clients)
     y = (rng.random(clients) < 1 / (1 + np.exp(1.6 - 1.1 * risk))).astype(float)
@@ -238,41 +213,11 @@ def made_credit(clients: int = 30_000) -> CreditTask:
 
 def read_credit(path: Path) -> CreditTask:
     """The task on the UCI file 'default of credit card clients' (30,000 rows, CSV)."""
-    rows, categorical = _read_rows(path)
+    rows, categorical = read_rows(path)
     return _split(rows, categorical, max_rounds=1000)
 
 
-def paper_credit(path: Path, max_rounds: int = 3000, confirm_rows: int = 0) -> CreditTask:
-    """The task as the paper set it up: 70 % to train, 30 % to select by, leaves up to the rows.
-
-    The paper has no rows to confirm on; ``confirm_rows`` are taken from those to train. The rounds
-    are bounded below the paper's 21,000, so that a configuration trains in seconds.
-    """
-    try:
-        from sklearn.model_selection import train_test_split
-    except ImportError:
-        raise MissingExtraError("scikit-learn", "sklearn") from None
-    rows, categorical = _read_rows(path)
-    everyone = np.arange(len(rows.y))
-    train, select = train_test_split(everyone, test_size=0.3, random_state=_SEED, stratify=rows.y)
-    if not 0 <= confirm_rows < len(train):
-        raise AcetuneError(
-            f"confirm_rows must leave rows to train: between 0 and {len(train) - 1}, "
-            f"got {confirm_rows}"
-        )
-    confirm = train[:confirm_rows]  # in random order already
-    return CreditTask(
-        rows.take(train[confirm_rows:]),
-        rows.take(select),
-        rows.take(confirm),
-        categorical,
-        max_rounds,
-        max_leaves=len(train) - confirm_rows,
-        confirms_each_round=confirm_rows > 0,
-    )
-
-
-def _read_rows(path: Path) -> tuple[Rows, tuple[int, ...]]:
+def read_rows(path: Path) -> tuple[Rows, tuple[int, ...]]:
     """Rows of the UCI file, and which columns are categorical."""
     import pandas
 
@@ -288,7 +233,7 @@ def _read_rows(path: Path) -> tuple[Rows, tuple[int, ...]]:
         )
     y = table[_TARGET].to_numpy(dtype=float)
     group = table["SEX"].to_numpy()
-    state = np.random.RandomState(_SEED)
+    state = np.random.RandomState(SEED)
     table["LIMIT_BAL"] = _informative_for_one_group(state.normal, y, group)
     features = table.drop(columns=["ID", "SEX", _TARGET], errors="ignore")
     categorical = tuple(list(features.columns).index(name) for name in _CATEGORICAL)
@@ -307,7 +252,7 @@ def _informative_for_one_group(normal: Any, y: Array, group: Array) -> Array:
 
 def _split(rows: Rows, categorical: tuple[int, ...], max_rounds: int) -> CreditTask:
     """60 % to train, 20 % to select by, 20 % to confirm on, with equal shares of defaults."""
-    rng = np.random.default_rng(_SEED)
+    rng = np.random.default_rng(SEED)
     parts: list[list[Array]] = [[], [], []]
     for label in (0.0, 1.0):
         order = rng.permutation(np.flatnonzero(rows.y == label))
