@@ -12,7 +12,7 @@ from acetune.core.cost import best_interval, interval_threshold
 from acetune.core.cost import expected_cost as cost
 from acetune.drawing.palette import COLOURS
 from acetune.replay.figures.panels import Panels
-from acetune.replay.figures.style import log_ticks, spread_apart
+from acetune.replay.figures.style import log_ticks
 
 _OFTEN, _ONCE, _EQUAL = COLOURS[1], COLOURS[0], "#000000"
 _HEIGHT = 380
@@ -180,3 +180,28 @@ def _dot(panels: Panels, panel: int, beta: float, y: float, colour: str, symbol:
         cliponaxis=False,
         hoverinfo="skip",
     )
+
+
+def spread_apart(positions: Sequence[float], gap: float) -> list[float]:
+    """Positions moved as little as needed to be at least ``gap`` apart, their order kept.
+
+    Those that touch form a block, which stays centred on where they wanted to be.
+
+    >>> spread_apart([0.0, 1.0, 10.0], gap=3)
+    [-1.0, 2.0, 10.0]
+    """
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    blocks: list[tuple[float, list[int]]] = []  # where the first of them stands
+    for i in order:
+        start, members = positions[i], [i]
+        while blocks and blocks[-1][0] + gap * len(blocks[-1][1]) > start:
+            _, before = blocks.pop()
+            members = before + members
+            wanted = sum(positions[m] - gap * n for n, m in enumerate(members))
+            start = wanted / len(members)
+        blocks.append((start, members))
+    found = [0.0] * len(positions)
+    for start, members in blocks:
+        for n, member in enumerate(members):
+            found[member] = start + gap * n
+    return found

@@ -15,7 +15,7 @@ from acetune.core.errors import GoalError
 from acetune.drawing.palette import COLOURS
 from acetune.replay.statistics import Interval
 from paper import figures
-from paper.figures.expected_cost import HORIZONS, RATIOS, switch_length
+from paper.figures.expected_cost import HORIZONS, RATIOS, spread_apart, switch_length
 from replay.test_figures import require_image, require_kaleido, texts, traces
 
 
@@ -52,6 +52,16 @@ def test_the_length_at_which_the_theorem_switches(p: float, r: float) -> None:
 def test_a_trial_that_is_never_stopped_is_checked_at_its_end() -> None:
     assert switch_length(0.0, 1.0) is None
     assert texts(figures.expected_cost(p=0.0)).count("always at the end") == 2
+
+
+def test_labels_are_moved_apart_and_keep_their_order() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        wanted = list(rng.uniform(0, 100, 12))
+        moved = spread_apart(wanted, gap=5)
+        assert np.argsort(moved).tolist() == np.argsort(wanted).tolist()
+        assert np.diff(np.sort(moved)).min() > 5 - 1e-9
+    assert spread_apart([1.0, 9.0], gap=5) == [1.0, 9.0]
 
 
 def test_truncation_ours_with_intervals_beside_the_papers() -> None:

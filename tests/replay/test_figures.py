@@ -19,7 +19,7 @@ from acetune.drawing.palette import COLOURS
 from acetune.replay import figures
 from acetune.replay.figures.dots import mean_interval
 from acetune.replay.figures.over_time import value_range
-from acetune.replay.figures.style import cell_titles, looks, spread_apart
+from acetune.replay.figures.style import cell_titles, looks
 from acetune.replay.progress import Progress
 from acetune.replay.runs import Cell, Incumbent, Run, summarise
 from acetune.replay.statistics import Ranks, rank_policies
@@ -264,16 +264,6 @@ def test_a_cell_is_named_by_what_tells_it_from_the_others() -> None:
         "eod &lt; 0.25, cost ratio 24, 1 worker",
     ]
     assert shared == "credit, 35 s, random search"
-
-
-def test_labels_are_moved_apart_and_keep_their_order() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        wanted = list(rng.uniform(0, 100, 12))
-        moved = spread_apart(wanted, gap=5)
-        assert np.argsort(moved).tolist() == np.argsort(wanted).tolist()
-        assert np.diff(np.sort(moved)).min() > 5 - 1e-9
-    assert spread_apart([1.0, 9.0], gap=5) == [1.0, 9.0]
 
 
 # -- on disk ---------------------------------------------------------------------------------------

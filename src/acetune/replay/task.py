@@ -1,4 +1,4 @@
-"""What a ready-made task consists of."""
+"""What is recorded: a training function with everything around it."""
 
 from __future__ import annotations
 
