@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import math
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint, Objective
 from acetune.replay.judged import judge
+from benchmarks import regret
 from benchmarks.regret import RegretScale, regret_scale
 from replay.watching import curve, table_of
 
@@ -51,3 +53,8 @@ def test_a_single_answer_is_right_or_wrong() -> None:
 def test_no_regret_without_an_answer() -> None:
     with pytest.raises(GoalError, match=r"nothing in 'by hand' has eod <= -1"):
         regret_scale(judge(TABLE, [Constraint("eod", upper=-1.0)]))
+
+
+def test_the_example_in_the_text_is_right() -> None:
+    assert doctest.testmod(regret).attempted
+    assert not doctest.testmod(regret).failed
