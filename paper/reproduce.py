@@ -36,7 +36,7 @@ from paper.reproduce_live import (
     reproduce_live,
 )
 
-_PARTS = ("fairness", "ablations", "figures", "robustness")
+PARTS = ("fairness", "ablations", "figures", "robustness")
 _RECORD_CREDIT = "credit-lightgbm --data FILE"
 _RECORD_SENTIMENT = "robustness --data FOLDER --suite FILE"
 _CREDIT, _SENTIMENT = Path("tables/credit-lightgbm.parquet"), Path("tables/sst2-minilm.parquet")
@@ -44,7 +44,7 @@ _CREDIT, _SENTIMENT = Path("tables/credit-lightgbm.parquet"), Path("tables/sst2-
 
 def reproduce(
     parts: Annotated[
-        list[str] | None, typer.Argument(help=f"Any of {', '.join(_PARTS)}; all by default.")
+        list[str] | None, typer.Argument(help=f"Any of {', '.join(PARTS)}; all by default.")
     ] = None,
     table: Annotated[
         Path | None,
@@ -93,8 +93,8 @@ def reproduce(
     """Make the paper's tables and figures again, ours beside theirs."""
     chosen = list(dict.fromkeys(parts or _with_tables(table)))
     for part in chosen:
-        if part not in _PARTS:
-            raise GoalError(f"there is no part {part!r} to reproduce; choose from {_PARTS}")
+        if part not in PARTS:
+            raise GoalError(f"there is no part {part!r} to reproduce; choose from {PARTS}")
     if pictures not in ("png", "svg", "html"):
         raise GoalError(f"--pictures must be png, svg or html, got {pictures!r}")
     count = available_cores() if processes is None else processes
@@ -192,9 +192,9 @@ def _measure(curves: CurveTable, cases: list[Case], plan: Plan, path: Path) -> d
 def _with_tables(given: Path | None) -> list[str]:
     """All parts; those whose table is not here are left out, and that is said."""
     if given is not None or not _CREDIT.exists() or _SENTIMENT.exists():
-        return list(_PARTS)
+        return list(PARTS)
     typer.echo(f"robustness is left out: there is no {_SENTIMENT}", err=True)
-    return [part for part in _PARTS if part != "robustness"]
+    return [part for part in PARTS if part != "robustness"]
 
 
 def _read(table: Path, task: str) -> CurveTable:

@@ -135,7 +135,7 @@ def test_tpe_needs_the_best_fixed_policy(grid: Any, tmp_path: Path) -> None:
 
 
 def test_what_decides_the_numbers_of_a_policy_is_told_apart(grid: Any) -> None:
-    """Ours is made of one file more than the others; comments, docstrings and imports do not."""
+    """Ours is made of one file more; comments, docstrings and imports do not count."""
     assert grid.code_hash("ace2") == grid.code_hash("ace2:spacing=0") != grid.code_hash("ace")
     assert grid.code_hash("ace") == grid.code_hash("none")
     texts = ("def f(a):\n    return a", "import b\ndef f( a ): return a # b")
