@@ -1,1 +1,1 @@
-"""The paper's tables and figures again, on recorded curves: ours beside theirs."""
+"""The paper's experiments again, ours beside theirs: ``python -m paper``. Not installed."""
