@@ -218,8 +218,8 @@ def _write(path: Path, page: Page, drawn: Drawn) -> None:
     """The page first: should no browser be there to draw, the measurements are not lost."""
     versions = installed_versions(("acetune", "numpy", "optuna", "flaml"))
     with_what = ", ".join(f"{package} {version}" for package, version in versions.items())
-    made = f"Made by `python -m paper {shlex.join(sys.argv[1:])}` with {with_what}"
-    page.text(f"{made}, on {describe_hardware()}.")
+    command = shlex.join(["python", "-m", "paper", *sys.argv[1:]])
+    page.text(f"Made by `{command}` with {with_what}, on {describe_hardware()}.")
     page.write(path)
     write_figures(drawn)
     typer.echo(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -209,13 +210,15 @@ def test_a_table_without_such_trials_is_an_error() -> None:
         find_pair(judged, Plan(budget_s=1.0))
 
 
-def test_the_command_draws_and_writes(tmp_path: Path) -> None:
+def test_the_command_draws_and_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["paper"])  # which says what the page was made by
     path, out = tmp_path / "t.parquet", tmp_path / "out"
     write_table(path, credit_like(150, longest=300))
     common = ["--table", str(path), "--budget-s", "20", "--pictures", "html", "-o", str(out)]
     asked = CliRunner().invoke(app, ["figures", *common])
     assert asked.exit_code == 0, asked.exception
-    assert "case-study.html" in (out / "figures.md").read_text()
+    page = (out / "figures.md").read_text()
+    assert "case-study.html" in page and "Made by `python -m paper` with " in page
     assert (out / "case-study.html").stat().st_size > 10_000
 
 
@@ -245,6 +248,6 @@ def test_a_page_is_written_even_if_no_picture_can_be(
     ],
 )
 def test_bad_input_is_named(arguments: list[str], said: str) -> None:
-    asked = CliRunner().invoke(app, [*arguments])
+    asked = CliRunner().invoke(app, arguments)
     assert asked.exit_code != 0
     assert said in str(asked.exception)
