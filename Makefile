@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint format docs screenshots bench clean
+.PHONY: help demo test lint format docs screenshots bench paper clean
 
 help:
 	@echo "make demo    tune LightGBM under a fairness limit (about a minute)"
@@ -12,6 +12,7 @@ help:
 	@echo "make docs    the documentation as a site, in site/"
 	@echo "make screenshots   the pictures of report, dashboard and terminal in docs/screenshots/"
 	@echo "make bench   the benchmarks, side by side with peers (about 40 minutes)"
+	@echo "make paper   the paper's tables and figures again, in results/ (over 40 minutes)"
 
 demo: $(VENV)/.demo
 	$(BIN)/acetune demo
@@ -47,6 +48,9 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/fairness_metrics.py
 	$(BIN)/python benchmarks/keep_model.py
 	$(BIN)/python benchmarks/report_and_dashboard.py
+
+paper: $(VENV)/.dev
+	$(BIN)/python -m paper
 
 clean:
 	rm -rf $(VENV) benchmarks/.venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

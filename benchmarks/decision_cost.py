@@ -23,9 +23,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.common import Page, peak_rss_bytes, results_folder, rss_bytes, say
-
 from acetune import ACE, ASHA, Constraint, NoStopping, Policy, Stopper
+from benchmarks.common import Page, peak_rss_bytes, results_folder, rss_bytes, say
 
 STEPS = 20
 AT_ONCE = 10  # trials that run side by side

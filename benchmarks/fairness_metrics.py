@@ -19,10 +19,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import fairlearn.metrics
 import lightgbm as lgb
 import numpy as np
-from benchmarks.common import Page, results_folder, say
 
+from acetune.cli._demo_credit import made_credit
 from acetune.constraints import FairnessCheck, fairness
-from acetune.tasks.credit import made_credit
+from benchmarks.common import Page, results_folder, say
 
 ROWS = 9_000
 AT_LEAST = 100  # times faster than Fairlearn

@@ -18,34 +18,31 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import grid_plan as plan
-from benchmarks.common import run_main, say, versions
-from benchmarks.grid_page import write_page
-from benchmarks.grid_tpe import TpeRunner
-
 from acetune.cli.progress import progress_bar
 from acetune.core.errors import AcetuneError
 from acetune.engines.local import available_cores
 from acetune.policies import parse_policy
-from acetune.replay.grid import CellRunner, Pair, Scores, score_all
-from acetune.replay.grid_file import read_scores, write_scores
-from acetune.replay.grid_summary import best_policy, scored_everywhere
+from benchmarks import grid_plan as plan
+from benchmarks.common import run_main, say, versions
+from benchmarks.grid_cells import CellRunner, Pair, Scores, score_all
+from benchmarks.grid_file import read_scores, write_scores
+from benchmarks.grid_page import write_page
+from benchmarks.grid_summary import best_policy, scored_everywhere
+from benchmarks.grid_tpe import TpeRunner
 
 PARTS = ("random", "ablation", "held-out", "tpe")  # tpe asks random for the best fixed policy
 RESULTS = plan.ROOT / "benchmarks" / "results"
 PAGES = plan.ROOT / "docs" / "results"
 SAVE_S = 30.0  # so much work is lost at most
 CODE = (  # what decides the numbers
-    "core/*",
-    "policies/*",
-    "searchers/*",
-    "stopper*",
-    "coordinator*",
     *(
-        f"replay/{name}"
-        for name in ("simulator", "judged", "picking", "regret", "grid", "synthetic")
+        f"src/acetune/{name}"
+        for name in ("core/*", "policies/*", "searchers/*", "stopper*", "coordinator*")
     ),
+    *(f"src/acetune/replay/{name}" for name in ("simulator", "judged", "picking", "synthetic")),
+    *(f"benchmarks/{name}" for name in ("regret", "grid_cells")),
 )
+IMPORTS = (ast.Import, ast.ImportFrom)
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
 MIXED = "several"
 
@@ -187,11 +184,13 @@ def tpe_policies(folder: Path) -> list[str]:
 
 
 def code_hash(policy: str) -> str:
-    """Of the source files that decide a policy's numbers, less comments and docstrings."""
-    package = plan.ROOT / "src" / "acetune"
+    """Of the source files that decide a policy's numbers.
+
+    Comments, docstrings and imports do not count: code that moves to another file stays the same.
+    """
     found = hashlib.sha256()
     for pattern in CODE:
-        for path in sorted(package.glob(f"{pattern}.py")):
+        for path in sorted(plan.ROOT.glob(f"{pattern}.py")):
             if path.stem == plan.OURS and not plan.named(policy, [plan.OURS]):
                 continue  # the one file there that serves one policy alone
             tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -206,13 +205,13 @@ def code_hash(policy: str) -> str:
 
 
 def plain(node: object) -> str:
-    """A syntax tree as text, the same in every version of Python: what is empty is left out."""
+    """A syntax tree as text, the same in every version of Python: no imports, nothing empty."""
     if isinstance(node, ast.AST):
         fields = [(name, value) for name, value in ast.iter_fields(node) if value not in (None, [])]
         inner = ", ".join(f"{name}={plain(value)}" for name, value in fields)
         return f"{type(node).__name__}({inner})"
     if isinstance(node, list):
-        return f"[{', '.join(map(plain, node))}]"
+        return f"[{', '.join(plain(part) for part in node if not isinstance(part, IMPORTS))}]"
     return repr(node)
 
 

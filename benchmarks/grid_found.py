@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import grid_plan as plan
-
-from acetune.replay.grid import GridCell, Scores
-from acetune.replay.grid_file import read_scores
-from acetune.replay.grid_summary import (
+from benchmarks.grid_cells import GridCell, Scores
+from benchmarks.grid_file import read_scores
+from benchmarks.grid_summary import (
     HeldOut,
     best_policy,
     choose_elsewhere,

@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from acetune.drawing import write_figures
+from acetune.replay.figures import critical_difference
+from acetune.replay.statistics import Ranks
 from benchmarks import grid_plan as plan
 from benchmarks.common import say
+from benchmarks.grid_cells import GridCell, Scores
 from benchmarks.grid_found import HELD_OUT, MAIN, Found, chosen_settings, read_parts
-from benchmarks.grid_wanted import add_wanted
-
-from acetune.drawing import write_figures
-from acetune.replay.figures import critical_difference, regret_by_ratio, regret_strips
-from acetune.replay.grid import GridCell, Scores
-from acetune.replay.grid_summary import (
+from benchmarks.grid_summary import (
     HeldOut,
     PolicySummary,
     best_policy,
@@ -24,8 +23,10 @@ from acetune.replay.grid_summary import (
     summarise_policy,
     with_held_out,
 )
-from acetune.replay.statistics import Ranks
-from acetune.reproduce.page import Drawn, Page, percent
+from benchmarks.grid_wanted import add_wanted
+from benchmarks.regret_lines import regret_by_ratio
+from benchmarks.regret_strips import regret_strips
+from paper.page import Drawn, Page, percent
 
 MARGIN = 0.02  # cells in which ours is further behind than this are listed
 ENOUGH = 50  # seeds

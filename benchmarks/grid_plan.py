@@ -9,9 +9,9 @@ from pathlib import Path
 
 from acetune.core.errors import GoalError
 from acetune.replay.curves import CurveTable
-from acetune.replay.grid import GridCell
 from acetune.replay.synthetic import synthetic_table
 from acetune.replay.table import read_table
+from benchmarks.grid_cells import GridCell
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKERS = 4

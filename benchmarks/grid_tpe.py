@@ -5,7 +5,7 @@ from __future__ import annotations
 from optuna.samplers._tpe import _truncnorm
 from scipy.special import log_ndtr
 
-from acetune.replay.grid import CellRunner, Job, Score
+from benchmarks.grid_cells import CellRunner, Job, Score
 
 
 class TpeRunner(CellRunner):

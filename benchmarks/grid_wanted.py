@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from benchmarks import grid_plan as plan
+from benchmarks.grid_cells import GridCell, Scores
 from benchmarks.grid_found import HELD_OUT, Found, chosen_settings
-
-from acetune.replay.grid import GridCell, Scores
-from acetune.replay.grid_summary import rank_in_cells, summarise_policy, with_held_out
-from acetune.reproduce.page import Page, percent
+from benchmarks.grid_summary import rank_in_cells, summarise_policy, with_held_out
+from paper.page import Page, percent
 
 
 class Demand(NamedTuple):

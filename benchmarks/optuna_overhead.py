@@ -23,7 +23,6 @@ from typing import Any, TypeAlias
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import optuna
-from benchmarks.common import Page, results_folder, say
 from optuna.pruners import BasePruner, MedianPruner, NopPruner, SuccessiveHalvingPruner
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.storages._cached_storage import _CachedStorage
@@ -34,6 +33,7 @@ from sqlalchemy import event
 import acetune.optuna
 from acetune import ACE, Constraint
 from acetune.optuna import AcePruner
+from benchmarks.common import Page, results_folder, say
 
 STEPS = 20
 RUNGS = {1: 0, 4: 1, 16: 2}  # step -> rung of SuccessiveHalvingPruner

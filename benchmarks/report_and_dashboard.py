@@ -26,12 +26,12 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.common import Page, results_folder, say
 from playwright.sync_api import Browser, sync_playwright
 from playwright.sync_api import Page as Tab
 
 import acetune
 from acetune.store import Store
+from benchmarks.common import Page, results_folder, say
 
 _HERE = Path(__file__).resolve().parent
 _OPENS_S, _UPDATES_S, _REPORT_MB = 2.0, 1.0, 6.0

@@ -20,19 +20,18 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import grid_plan as plan
-from benchmarks.common import run_main, say, versions
-
 from acetune.cli.progress import progress_bar
 from acetune.core.errors import AcetuneError
 from acetune.engines.local import available_cores
 from acetune.replay.curves import CurveTable, TableConstraint
-from acetune.replay.grid import budget_s, score_runs
 from acetune.replay.judged import judge
 from acetune.replay.processes import Lost, run_jobs
-from acetune.replay.regret import regret_scale
 from acetune.replay.simulator import simulate_budgets
-from acetune.reproduce.page import Page, percent
+from benchmarks import grid_plan as plan
+from benchmarks.common import run_main, say, versions
+from benchmarks.grid_cells import budget_s, score_runs
+from benchmarks.regret import regret_scale
+from paper.page import Page, percent
 
 RESULT = plan.ROOT / "benchmarks" / "results" / "two_constraints.json"
 PAGE = plan.ROOT / "docs" / "results" / "two-constraints.md"

@@ -31,6 +31,9 @@ from acetune import policies
 from acetune.cli import app
 from acetune.found import FoundCheckpoint
 from documents import DOCS, PAGES, ROOT, WITH_CODE, blocks
+from paper.__main__ import app as experiments
+from paper.reproduce import PARTS
+from paper.tasks import TASK_NAMES
 from policies import test_conformance as conformance
 
 # -- the notebook ------------------------------------------------------------------------------
@@ -145,29 +148,55 @@ def _tool(name: str) -> Any:
 
 
 @functools.cache
-def _options() -> dict[str, set[str]]:
+def _options(program: typer.Typer) -> dict[str, set[str]]:
     """The options of each verb."""
-    group: Any = typer.main.get_command(app)
-    context = group.make_context("acetune", [], resilient_parsing=True)
+    group: Any = typer.main.get_command(program)
+    context = group.make_context("program", [], resilient_parsing=True)
     return {
         name: {"--help", *(o for p in group.get_command(context, name).params for o in p.opts)}
         for name in group.list_commands(context)
     }
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
-def test_the_commands_on_a_page_exist(page: Path) -> None:
+def _commands(page: Path, program: str, first: str = "[a-z]") -> list[str]:
+    """What follows the program's name in the commands on a page."""
     text = page.read_text(encoding="utf-8")
     fenced = "".join(re.findall(r"^```bash\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
-    commands = re.findall(r"^ {4}(acetune [a-z].*?)(?: +#.*)?$", text, re.MULTILINE)
-    commands += re.findall(r"^(acetune [a-z].*?)(?: +#.*)?$", fenced, re.MULTILINE)
-    commands += re.findall(r"`(acetune [a-z][^`]*)`", text)
-    for command in commands:
-        _, verb, *words = shlex.split(command.replace("[", "").replace("]", ""))
-        assert verb in _options(), command
-        for word in words:
-            if word.startswith("-"):
-                assert word.partition("=")[0] in _options()[verb], command
+    found = re.findall(rf"^ {{4}}{program} ({first}.*?)(?: +#.*)?$", text, re.MULTILINE)
+    found += re.findall(rf"^{program} ({first}.*?)(?: +#.*)?$", fenced, re.MULTILINE)
+    return found + re.findall(rf"`{program} ({first}[^`]*)`", text)
+
+
+def _require_options(program: typer.Typer, verb: str, words: list[str]) -> None:
+    for word in words:
+        if word.startswith("-"):
+            assert word.partition("=")[0] in _options(program)[verb], (verb, word)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_the_commands_on_a_page_exist(page: Path) -> None:
+    for command in _commands(page, "acetune"):
+        verb, *words = shlex.split(command.replace("[", "").replace("]", ""))
+        assert verb in _options(app), command
+        _require_options(app, verb, words)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "README.md", ROOT / "paper" / "README.md", ROOT / "tables" / "README.md", *PAGES],
+    ids=lambda page: f"{page.parent.name}/{page.name}",
+)
+def test_the_commands_of_the_paper_on_a_page_exist(page: Path) -> None:
+    for command in _commands(page, "python -m paper", "[a-z-]"):
+        words = shlex.split(command)
+        if words[0] in _options(experiments):
+            verb, *words = words
+            assert verb != "record" or {*words[:1]} <= {*TASK_NAMES, "TASK", "--help"}, command
+        else:
+            verb = "reproduce"
+            parts = itertools.takewhile(lambda word: not word.startswith("-"), words)
+            assert set(parts) <= set(PARTS), command
+        _require_options(experiments, verb, words)
 
 
 # -- extending -------------------------------------------------------------------------------------

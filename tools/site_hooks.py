@@ -28,7 +28,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what the pages link to outside `docs/`, and the notebook as a page."""
     docs = Path(config.docs_dir)
     in_nav = [ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
-    in_nav += [ROOT / "benchmarks" / "README.md", ROOT / "tables" / "README.md"]
+    in_nav += [ROOT / folder / "README.md" for folder in ("benchmarks", "paper", "tables")]
     seen: set[Path] = set()
     waiting = in_nav + [path for page in docs.rglob("*.md") for path in _outside(page, docs)]
     while waiting:

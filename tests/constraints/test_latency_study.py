@@ -32,9 +32,9 @@ from acetune.engines.messages import Saved
 from acetune.engines.pipe_link import PipeLink
 from acetune.hardware import describe_hardware
 from acetune.quiet import Place, alone, waiting_until
+from acetune.replay.task import Task
 from acetune.replay.training import train_curve
 from acetune.study_file import CodeChangedWarning
-from acetune.tasks.base import Task
 from engines.helpers import (
     append_line,
     output_of,

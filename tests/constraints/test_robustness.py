@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.constraints import plain_robustness
 
 from acetune.constraints.robustness import (
     PAPER_TESTS,
@@ -33,6 +32,7 @@ from acetune.constraints.robustness import (
 )
 from acetune.constraints.robustness.suite import FailureRate, average
 from acetune.core.errors import AcetuneError, GoalError, ReportError
+from tests.constraints import plain_robustness
 
 
 @pytest.mark.parametrize(

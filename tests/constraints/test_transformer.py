@@ -10,7 +10,7 @@ import pytest
 
 from acetune.constraints.robustness import RobustnessCheck, TransformerPredictor, sentiment_suite
 from acetune.core.errors import GoalError
-from acetune.tasks.pretrained import TinyModel
+from paper.tasks.pretrained import TinyModel
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")

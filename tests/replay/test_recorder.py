@@ -26,9 +26,9 @@ from acetune.core.errors import AcetuneError, GoalError, TableError, TrainingCod
 from acetune.replay.partial import Partial, RecordedCurve, count_recorded
 from acetune.replay.recorder import draw, partial_path, record
 from acetune.replay.table import CurveTable, read_table
+from acetune.replay.task import Task
 from acetune.replay.training import train_curve
 from acetune.space import Space
-from acetune.tasks.base import Task
 from engines.helpers import alive, append_line, read_lines, wait_for
 
 # by value, so that workers need not import the tests with all they import

@@ -26,7 +26,6 @@ _FILES = {
     "export": "export",
     "record": "record",
     "replay": "replay",
-    "reproduce": "reproduce",
 }
 
 

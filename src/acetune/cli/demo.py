@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from acetune.cli._demo_credit import lightgbm, made_credit, read_credit
 from acetune.cli.exits import end_with
 from acetune.cli.report import say_report
 from acetune.core.goals import Constraint
@@ -16,7 +17,6 @@ from acetune.policies import POLICY_NAMES
 from acetune.report.html import write_report
 from acetune.result import StudyResult
 from acetune.study import tune
-from acetune.tasks.credit import lightgbm, made_credit, read_credit
 
 
 def demo(

@@ -1,12 +1,13 @@
-"""``acetune record TASK -o TABLE``."""
+"""``acetune record FILE -o TABLE``."""
 
 from __future__ import annotations
 
 import hashlib
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from rich.console import Console
@@ -24,81 +25,72 @@ from acetune.replay.processes import Lost
 from acetune.replay.recorder import partial_path, require_new
 from acetune.replay.recorder import record as record_table
 from acetune.replay.table import CurveTable, write_table
-from acetune.tasks import TASK_NAMES, Task, load_task
-from acetune.tasks.pretrained import DISTILBERT
+from acetune.replay.task import Task
 from acetune.versions import installed_versions
 
 _PACKAGES = ("acetune", "numpy", "lightgbm", "scikit-learn", "torch", "transformers")
 
+Output: TypeAlias = Annotated[Path, typer.Option("--output", "-o", help="The table (Parquet).")]
+Configs: TypeAlias = Annotated[int, typer.Option(help="How many configurations, drawn at random.")]
+Seed: TypeAlias = Annotated[int, typer.Option(help="Of the configurations.")]
+Workers: TypeAlias = Annotated[
+    int | None, typer.Option(help="Worker processes; one a core by default.")
+]
+TABLE = Path("curves.parquet")
+
 
 def record(
-    task: Annotated[
-        str | None,
-        typer.Argument(
-            help=f"What to train: {', '.join(TASK_NAMES)}, or a Python file with train() and STUDY."
-        ),
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="What to train: a Python file with train() and STUDY."),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The table (Parquet).")] = Path(
-        "curves.parquet"
-    ),
+    output: Output = TABLE,
     from_study: Annotated[
         Path | None, typer.Option("--from", help="Make the table from a study that was run.")
     ] = None,
-    configs: Annotated[int, typer.Option(help="How many configurations, drawn at random.")] = 100,
-    seed: Annotated[int, typer.Option(help="Of the configurations.")] = 0,
-    workers: Annotated[
-        int | None, typer.Option(help="Worker processes; one a core by default.")
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="The task's data: a file, or SST-2's folder (or 'hub') for robustness; made by "
-            "code by default."
-        ),
-    ] = None,
-    confirm_rows: Annotated[
-        int, typer.Option(help="Rows to hold back for confirmation, where the task has none.")
-    ] = 0,
-    model: Annotated[
-        str,
-        typer.Option(help="For robustness: the folder of a pretrained model, or its hub name."),
-    ] = "",
-    suite: Annotated[
-        Path | None, typer.Option(help="For robustness: the file of CheckList's sentiment suite.")
-    ] = None,
+    configs: Configs = 100,
+    seed: Seed = 0,
+    workers: Workers = None,
 ) -> None:
-    """Train configurations of TASK to the end and record every step's metrics and costs.
+    """Train configurations of FILE to the end and record every step's metrics and costs.
 
     Stop it with Ctrl-C and run it again: it goes on where it was.
     """
-    console = Console(stderr=True)
-    if (task is None) == (from_study is None):
+    if (file is None) == (from_study is None):
         raise GoalError(
-            f"name what to train ({', '.join(TASK_NAMES)}, or a Python file), or give --from "
-            "STUDY, and not both"
-        )
-    if (data or confirm_rows or model or suite) and (task is None or task.endswith(".py")):
-        raise GoalError(
-            "--data, --confirm-rows, --model and --suite are for the tasks "
-            f"{', '.join(TASK_NAMES)}; {task or from_study} has its own data"
+            "name what to train, a Python file with train() and STUDY, or give --from STUDY, and "
+            "not both"
         )
     require_new(output)
     if from_study is not None:
         table = table_from_study(from_study)
         write_table(output, table)
-        _describe(console, table, output)
+        _describe(table, output)
         return
-    assert task is not None
-    is_file = task.endswith(".py")
-    if is_file:
-        chosen, source = _file_task(Path(task)), {"file_sha256": _digest(Path(task))}
-    else:
-        chosen = load_task(task, data, confirm_rows=confirm_rows, model=model, suite=suite)
-        source = _source(data, confirm_rows, model, suite)
+    assert file is not None
+    task, source = _file_task(file), {"file_sha256": digest(file)}
+    record_task(task, output, configs, seed, workers, source, command="acetune")
+
+
+def record_task(
+    task: Task,
+    output: Path,
+    configs: int,
+    seed: int,
+    workers: int | None,
+    source: Mapping[str, Any],
+    *,
+    command: str,
+) -> None:
+    """Record a task under a progress bar, and say what came out.
+
+    ``source`` is which data: a recording goes on with the same only. ``command`` is how this
+    program is called; its arguments are kept in the table.
+    """
     count = available_cores() if workers is None else workers
     with progress_bar() as progress:
         done = count_recorded(partial_path(output))
-        bar = progress.add_task(chosen.name, total=configs, completed=done)
+        bar = progress.add_task(task.name, total=configs, completed=done)
         failures: list[str] = []
 
         def on_curve(config: int, curve: RecordedCurve | Lost) -> None:
@@ -112,12 +104,12 @@ def record(
 
         try:
             table = record_table(
-                chosen,
+                task,
                 output,
                 configs=configs,
                 seed=seed,
                 workers=count,
-                made=_made(chosen),
+                made=_made(task, command),
                 source=source,
                 on_curve=on_curve,
             )
@@ -130,10 +122,10 @@ def record(
                 soft_wrap=True,
             )
             raise typer.Exit(ExitCode.INTERRUPTED) from None
-    _describe(console, table, output)
+    _describe(table, output)
 
 
-def _describe(console: Console, table: CurveTable, path: Path) -> None:
+def _describe(table: CurveTable, path: Path) -> None:
     """Say what was recorded, what is missing, and what can be done with it."""
     cut = sum(not table.complete(config) for config in range(len(table.configs)))
     lines = [
@@ -152,7 +144,7 @@ def _describe(console: Console, table: CurveTable, path: Path) -> None:
             )
     lines.append(f"compare policies on it: acetune replay {path}")
     # not wrapped: the last line is there to be copied
-    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    Console(stderr=True).print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
 def _file_task(path: Path) -> Task:
@@ -170,30 +162,19 @@ def _file_task(path: Path) -> Task:
     )
 
 
-def _made(task: Task) -> dict[str, Any]:
+def _made(task: Task, command: str) -> dict[str, Any]:
     """How the table came to be: enough to make it again."""
     versions = installed_versions(_PACKAGES)
     arguments = shlex.join(_shown(argument) for argument in sys.argv[1:])
     return {
         "task": task.name,
-        "command": f"acetune {arguments}",
+        "command": f"{command} {arguments}",
         "versions": versions,
         "machine": describe_hardware(),
     }
 
 
-def _source(data: Path | None, confirm_rows: int, model: str, suite: Path | None) -> dict[str, Any]:
-    """Which data: a recording goes on with the same only."""
-    if data is None:
-        return {}
-    source: dict[str, Any] = {"data": data.name, "data_sha256": _digest(data)}
-    if suite is None:
-        return {**source, "confirm_rows": confirm_rows}
-    source |= {"model": Path(model).name or DISTILBERT, "suite_sha256": _digest(suite)}
-    return source | ({"model_sha256": _digest(Path(model))} if Path(model).is_dir() else {})
-
-
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
     """Of a file, or of the files in a folder; of nothing where there is none, as on a hub."""
     found = hashlib.sha256()
     files = sorted(path.iterdir()) if path.is_dir() else [path]

@@ -15,6 +15,7 @@ from acetune.replay.runs import Run, Summary, summarise
 from acetune.replay.simulator import simulate
 from acetune.replay.synthetic import synthetic_table
 from acetune.replay.table import read_table, write_table
+from acetune.replay.task import Task
 
 __all__ = [
     "CurveTable",
@@ -23,6 +24,7 @@ __all__ = [
     "Setting",
     "Summary",
     "TableConstraint",
+    "Task",
     "compare",
     "judge",
     "make_table",

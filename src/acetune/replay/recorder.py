@@ -16,9 +16,9 @@ from acetune.core.numbers import require_whole
 from acetune.replay.partial import Partial, RecordedCurve
 from acetune.replay.processes import Lost, run_jobs
 from acetune.replay.table import CurveTable, TableConstraint, make_table, read_table, write_table
+from acetune.replay.task import Task
 from acetune.replay.training import goals_of, require_name, train_curve
 from acetune.space import Choice, Float, Space
-from acetune.tasks.base import Task
 
 
 def draw(space: Space, seed: int, config: int) -> dict[str, Any]:

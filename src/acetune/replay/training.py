@@ -23,7 +23,7 @@ from acetune.link import Plan, Reply, Report
 from acetune.policies import ACE
 from acetune.replay.curve_checks import CONFIRM, RESERVED
 from acetune.replay.partial import RecordedCurve
-from acetune.tasks.base import Task
+from acetune.replay.task import Task
 from acetune.trial import Trial, TrialContext
 
 _EVERYTHING = ACE(truncation=0.0, interval=1, gate=False)  # checks every step, stops nothing

@@ -111,28 +111,3 @@ def log_ticks(low: float, high: float) -> list[float]:
     # from text, as 5 * 10.0**-1 and the like are not always what people would write
     ticks = [float(f"{step}e{power}") for power in range(first, last + 1) for step in steps]
     return [tick for tick in ticks if low <= tick <= high]
-
-
-def spread_apart(positions: Sequence[float], gap: float) -> list[float]:
-    """Positions moved as little as needed to be at least ``gap`` apart, their order kept.
-
-    Those that touch form a block, which stays centred on where they wanted to be.
-
-    >>> spread_apart([0.0, 1.0, 10.0], gap=3)
-    [-1.0, 2.0, 10.0]
-    """
-    order = sorted(range(len(positions)), key=lambda i: positions[i])
-    blocks: list[tuple[float, list[int]]] = []  # where the first of them stands
-    for i in order:
-        start, members = positions[i], [i]
-        while blocks and blocks[-1][0] + gap * len(blocks[-1][1]) > start:
-            _, before = blocks.pop()
-            members = before + members
-            wanted = sum(positions[m] - gap * n for n, m in enumerate(members))
-            start = wanted / len(members)
-        blocks.append((start, members))
-    found = [0.0] * len(positions)
-    for start, members in blocks:
-        for n, member in enumerate(members):
-            found[member] = start + gap * n
-    return found

@@ -1,1 +1,0 @@
-"""The paper's tables and figures again, on recorded curves: ours beside theirs."""
