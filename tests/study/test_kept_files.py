@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ from acetune.artifacts import Kept, kept_name, write_folder
 from acetune.coordinator import Coordinator
 from acetune.core.errors import BrokenModelError, ReportError, StudyFileError
 from acetune.engines import pipe_link
-from acetune.engines.messages import Saved, receive
+from acetune.engines.channel import DriverChannel, WorkerChannel
+from acetune.engines.messages import Saved
 from acetune.report.html import write_report
 from acetune.report.view import StudyView
 from acetune.store import FORMAT, Store
@@ -246,19 +247,20 @@ def test_a_model_is_on_disk_before_it_has_its_name_and_named_before_it_is_told(
     files = tmp_path / "study.db.files"
     folder = files / "trial-00001" / "attempt-1"
     folder.mkdir(parents=True)
-    disk, (ours, theirs) = Disk(monkeypatch), Pipe()
-    send = pipe_link.send
+    disk, (ours, theirs) = Disk(monkeypatch), socket.socketpair()
+    worker, driver = WorkerChannel(ours), DriverChannel(theirs)
+    send = worker.send
 
-    def noting_send(pipe: Any, message: object) -> None:
+    def noting_send(message: object) -> None:
         disk.log.append(("told", folder))
-        send(pipe, message)
+        send(message)
 
-    monkeypatch.setattr(pipe_link, "send", noting_send)
+    monkeypatch.setattr(worker, "send", noting_send)
     own = tmp_path / "own"
     (own / "deep").mkdir(parents=True)
     (own / "weights").write_text("w" * 100)
     (own / "deep" / "more").write_text("m")
-    pipe_link.PipeLink(ours, files, folder, sees_files=True).keep_model(5, own)
+    pipe_link.PipeLink(worker, files, folder, sees_files=True).keep_model(5, own)
 
     target, partial = folder / "model-0000005", folder / "model-0000005-partial"
     named, told = disk.at("rename", target), disk.at("told", folder)
@@ -267,7 +269,8 @@ def test_a_model_is_on_disk_before_it_has_its_name_and_named_before_it_is_told(
     assert all(disk.at("sync", path) < named for path in inside)
     for parent in (folder, folder.parent, files, tmp_path):
         assert named < disk.at("sync", parent) < told
-    saved = receive(theirs)
+    with closing(worker), closing(driver):
+        (saved,) = driver.receive()
     assert isinstance(saved, Saved) and saved.size == 101
     assert saved.digest == artifacts.read_through(target).digest
 

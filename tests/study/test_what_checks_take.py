@@ -167,8 +167,11 @@ def test_the_refusal_names_the_parameter_and_the_way_out() -> None:
         call_check(lambda w=3: w, "gap", MODEL)
 
 
+CHECKS = {"float": float, "numpy": np.float64, "function": none_default, "object": Check()}
+
+
 @pytest.mark.parametrize("policy", [ACE(), ASHA(constraints="after")], ids=["in", "after"])
-@pytest.mark.parametrize("check", [float, np.float64, none_default, Check()], ids=str)
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
 def test_a_study_never_calls_them_empty(
     study: Path, policy: Any, check: Callable[..., Any]
 ) -> None:
