@@ -26,9 +26,10 @@ from acetune.display import make_progress
 from acetune.engines.agenda import Agenda
 from acetune.engines.driver import Engine
 from acetune.engines.messages import Work
-from acetune.engines.pool import Pool, pickle_work
+from acetune.engines.pool import Pool
 from acetune.engines.process import IN_WORKER
 from acetune.engines.sites import make_site
+from acetune.interprocess.pickling import pickle_code
 from acetune.listener import Listeners, StudyCallback, StudyStatus
 from acetune.options import make_cluster, make_settings, require_options
 from acetune.policies import Policy, make_policy
@@ -188,7 +189,7 @@ def tune(
         confirm_top=confirm_top,
     )
     work = Work(train, goals, chosen, confirm, wishes_of(limit.check for limit in on_config))
-    code = pickle_work(work, None if cluster is None else cluster.reduce)
+    code = pickle_code(work, reduce=None if cluster is None else cluster.reduce)
     with contextlib.ExitStack() as open_things:
         if cluster is not None:
             open_things.enter_context(cluster)

@@ -44,7 +44,7 @@ def write(trial: Trial, data: bytes) -> None:
 
 def half_a_message(trial: Trial) -> None:
     data = pickle.dumps(m.Notice("never heard"))
-    write(trial, b"ace\x02" + struct.pack("!I", len(data)) + data[:5])
+    write(trial, b"ace\x02" + struct.pack("!Q", len(data)) + data[:5])
 
 
 def freeze(trial: Trial) -> None:
@@ -97,7 +97,7 @@ def train(trial):
     for step in trial.steps(3):
         trial.report(step)
         data = pickle.dumps("half")
-        half = b"ace\\x02" + struct.pack("!I", len(data)) + data[:3]
+        half = b"ace\\x02" + struct.pack("!Q", len(data)) + data[:3]
         os.write(trial._link._pipe.fileno(), half)
         print("frozen")
         open(sys.argv[2], "w").write(str(os.getpid()))
@@ -121,7 +121,7 @@ def test_ctrl_c_ends_a_study_with_a_frozen_worker(study: Path, tmp_path: Path) -
 
 def unpickled_with_an_error(trial: Trial) -> None:
     data = b"cno_such_module\nthing\n."
-    write(trial, b"ace\x02" + struct.pack("!I", len(data)) + data)
+    write(trial, b"ace\x02" + struct.pack("!Q", len(data)) + data)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import signal
 import socket
 import sys
-import threading
-import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -43,7 +40,6 @@ from acetune.hardware import synchronised_clock
 from acetune.quiet import Place
 from acetune.trial import Trial, TrialContext
 
-_PARENT_POLL_S = 0.5
 _LONGEST_TEXT = 20_000  # characters of an error that are sent to the driver
 
 
@@ -196,13 +192,6 @@ def _output_to(path: Path) -> Any:
             os.close(old)
 
 
-def _die_with_parent(parent: int) -> None:
-    """A driver that was killed cannot say good-bye: watch it, and end the whole group."""
-    while os.getppid() == parent:
-        time.sleep(_PARENT_POLL_S)
-    os.killpg(os.getpgrp(), signal.SIGKILL)
-
-
 def serve(pipe: WorkerChannel, setup: Setup, code: bytes) -> None:
     """Load the user's code and work until the driver closes the pipe, or is gone."""
     try:
@@ -217,13 +206,11 @@ def serve(pipe: WorkerChannel, setup: Setup, code: bytes) -> None:
         return  # nobody is left to work for
 
 
-def main(descriptor: int, parent: int, code: str) -> None:
+def main(connected: socket.socket, code: str) -> None:
     """Entry point of the process."""
-    threading.Thread(target=_die_with_parent, args=(parent,), daemon=True).start()
-    pipe = WorkerChannel(socket.socket(fileno=descriptor))
+    pipe = WorkerChannel(connected)
     try:
         setup: Setup = pipe.receive()
     except (EOFError, ConnectionResetError):
         return
-    sys.path[:] = setup.sys_path
     serve(pipe, setup, Path(code).read_bytes())
