@@ -9,6 +9,7 @@ from typing import Any
 
 from acetune.artifacts import checkpoint_writer, write_folder, write_model
 from acetune.core.errors import ReportError
+from acetune.core.once import SayOnce
 from acetune.engines.channel import WorkerChannel
 from acetune.engines.messages import (
     AskGate,
@@ -51,7 +52,7 @@ class PipeLink:
         self._files = files
         self._folder = folder
         self._sees_files = sees_files
-        self._warned = False
+        self._notice = SayOnce(lambda text: self._send(Notice(text)))
 
     def _send(self, message: object) -> None:
         try:
@@ -111,15 +112,12 @@ class PipeLink:
         try:
             write_folder(target, lambda folder: write_model(folder, model))
         except Exception as error:
-            if not self._warned:
-                self._warned = True
-                self._send(
-                    Notice(
-                        f"the model cannot be kept ({type(error).__name__}: {error}); give "
-                        "report(..., snapshot=function) that returns a path, or something that can "
-                        "be pickled"
-                    )
-                )
+            self._notice(
+                f"the model cannot be kept ({type(error).__name__}: {error}); give "
+                "report(..., snapshot=function) that returns a path, or something that can be "
+                "pickled",
+                about="model",
+            )
             return
         self._saved("model", step, target)
 

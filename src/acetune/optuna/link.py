@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -41,8 +40,6 @@ from acetune.optuna.pruner import AcePruner
 from acetune.optuna.told import Told, skipped_at, told
 
 KeepModel = Callable[[int, object], object]
-
-logger = logging.getLogger("acetune.optuna")
 
 
 class OptunaLink:
@@ -127,9 +124,7 @@ class OptunaLink:
         self._last, self.reported = step, True
         where = f"trial {number} at step {step}"
         for about, text in complaints(digest.goals, report.measured, where):
-            if about not in digest.complained:
-                digest.complained.add(about)
-                logger.warning(text)
+            digest.notice(text, about)
         with digest.lock:
             decision = digest.report(self._access, number, step, report.value, check)
             gate = digest.history.gate
