@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
+from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.plain import from_columns
 
 FORMAT = 1
 INTERRUPTED = "interrupted by the user"  # why a session ended
@@ -111,6 +113,11 @@ class CheckRow(NamedTuple):
     stderr: float | None
     cost_s: float | None
     error: str | None
+
+    @property
+    def measurement(self) -> Estimate | FailedCheck:
+        """What was measured."""
+        return from_columns(self.value, self.stderr, self.error)
 
 
 class Store:
