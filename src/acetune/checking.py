@@ -12,7 +12,7 @@ from typing import Any
 
 from acetune.core.errors import AcetuneError, ReportCallError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, as_measurement
-from acetune.quiet import alone
+from acetune.exclusive import alone
 
 
 class Missing:

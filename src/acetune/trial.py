@@ -19,10 +19,10 @@ from acetune.core.decision import Decision
 from acetune.core.errors import ReportCallError, ReportError, TrialStopped
 from acetune.core.goals import Goals, Objective
 from acetune.core.record import Progress
+from acetune.exclusive import DeviceNeeds, DeviceUse
 from acetune.hardware import synchronised_clock
 from acetune.link import Link, Report
 from acetune.policies.base import Due, Policy, check_due, finish_due, passes_gate
-from acetune.quiet import Place, Wishes
 from acetune.validation import (
     require_cost,
     require_step,
@@ -46,7 +46,7 @@ class TrialContext:
     progress: Progress = field(default_factory=Progress)  # where a resumed attempt stands
     device: str | None = None
     threads: int = 1
-    wishes: Wishes = field(default_factory=Wishes)  # of checks that its engine makes
+    needs: DeviceNeeds = field(default_factory=DeviceNeeds)  # of checks that its engine makes
 
 
 class Trial:
@@ -90,9 +90,9 @@ class Trial:
         self._checks: dict[str, Callable[..., Any]] = {
             c.name: c.check for c in self._goals.constraints if c.check is not None
         }
-        self._place = Place(context.device)
-        self._place.make_way(context.wishes)  # may wait, which is no time of the trial's
-        self._place.expect(self._checks.values())
+        self._use = DeviceUse(context.device)
+        self._use.make_way(context.needs)  # may wait, which is no time of the trial's
+        self._use.expect(self._checks.values())
         self._created = self._clock()
         self._iteration_began: float | None = None
         self._snapshot_s = 0.0
@@ -127,7 +127,7 @@ class Trial:
         elif total is not None and total != self._progress.total_steps:
             self.let_go()
             self._link.declare(total)
-            self._place.enter()
+            self._use.enter()
             self._progress.total_steps = total
 
     def __enter__(self) -> Self:
@@ -230,7 +230,7 @@ class Trial:
         if primary_cost_s is None and constraint_cost_s is None:
             report = report._replace(snapshot_cost_s=self._snapshot_s)
         self._snapshot_s = 0.0  # costs that are given replace the clock's, this one too
-        hardware = self._place.untold_hardware()  # now that training has taken a GPU, if it does
+        hardware = self._use.untold_hardware()  # now that training has taken a GPU, if it does
         if hardware is not None:
             self._link.note_hardware(hardware)
         self.let_go()
@@ -242,7 +242,7 @@ class Trial:
         if reply.stop:
             self._stop, self._reason = True, reply.decision.reason
         if not (reply.stop or reply.ended):
-            self._place.enter()
+            self._use.enter()
         # without steps() the next iteration begins here; with it, when the loop comes round
         self._iteration_began = self._clock() if self._step is None else None
         return reply.decision
@@ -256,7 +256,7 @@ class Trial:
 
     def let_go(self) -> None:
         """Nothing is trained for now, or no more: who wants to measure alone need not wait."""
-        self._place.leave()
+        self._use.leave()
 
     def close(self) -> None:
         """The training function has returned: make the check that is still due, say good-bye."""
@@ -309,7 +309,7 @@ class Trial:
         startup_s = self._clock() - self._created
         self.let_go()
         plan = self._link.begin(total_steps, startup_s)
-        self._place.enter()
+        self._use.enter()
         self._progress.total_steps, self._progress.interval = total_steps, plan.interval
         self._gate, self._keep_below, self._order = plan.gate, plan.keep_below, plan.order
         self._begun = True
@@ -336,7 +336,7 @@ class Trial:
             # a plain value is a check that costs nothing
             self._checks[name] = check if callable(check) else Constant(check)
         if given:
-            self._place.expect(self._checks.values())
+            self._use.expect(self._checks.values())
         missing = [name for name in names if name not in self._checks]
         if missing:
             raise ReportCallError(
@@ -402,7 +402,7 @@ class Trial:
         cost: float | Mapping[str, float] | None,
         snapshot: Callable[[Any], object] | None = None,
     ) -> Report:
-        self._place.enter()
+        self._use.enter()
         best = due.loss < min(self._gate, self._best_valid_loss)
         checking = self._link.checking
         measured, costs = evaluate(

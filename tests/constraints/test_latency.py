@@ -23,16 +23,16 @@ import pytest
 import acetune
 from acetune import Constraint, Estimate, Trial
 from acetune.checking import evaluate
-from acetune.constraints._aside import MeasurementError, helper_on
 from acetune.constraints._quantiles import quantile
+from acetune.constraints._reserved import MeasurementError, helper_on
 from acetune.constraints.latency import LatencyCheck, LatencyProfile, measure_latency
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.goals import FailedCheck, Goals, Objective
+from acetune.exclusive import DeviceUse, alone
 from acetune.hardware import THREAD_VARIABLES as THREADS
 from acetune.link import Plan, Reply, Report
 from acetune.locks import lock_folder
-from acetune.quiet import Place, alone
 from acetune.replay.processes import run_jobs
 from acetune.trial import TrialContext
 
@@ -325,19 +325,19 @@ def test_waiting_to_be_alone_is_no_cost_and_no_timeout_runs(
     training = threading.Event()
     told: list[tuple[str | None, float]] = []
 
-    class Training(Place):
+    class Training(DeviceUse):
         def enter(self) -> None:
             super().enter()
             training.set()
 
     def train() -> None:
-        place = Training()
-        place.expect([check])
+        use = Training()
+        use.expect([check])
         turnstile = tmp_path / f"acetune-locks-{os.getuid()}" / "cpu.turnstile"
         while not _waited_for(turnstile):
             pass
         made.now += 100.0
-        place.leave()
+        use.leave()
 
     trainer = threading.Thread(target=train)
     trainer.start()

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from acetune.core.decision import Action, Decision
 from acetune.core.record import Progress
+from acetune.exclusive import DeviceNeeds
 from acetune.interprocess.frames import MessageError as MessageError  # for the driver too
 from acetune.link import Reply, Report
-from acetune.quiet import Wishes
 
 # -- from the driver ------------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ class Work(NamedTuple):
     goals: Any
     policy: Any
     confirm: Any
-    wishes: Wishes = Wishes()  # of the checks that the driver makes, of configurations
+    needs: DeviceNeeds = DeviceNeeds()  # of the checks that the driver makes, of configurations
 
 
 class Start(NamedTuple):

@@ -26,8 +26,8 @@ from acetune.engines.messages import (
     Saved,
 )
 from acetune.engines.transfer import pack
+from acetune.exclusive import paused
 from acetune.link import Plan, Reply, Report
-from acetune.quiet import outside
 
 
 class DriverGone(BaseException):
@@ -130,7 +130,7 @@ class PipeLink:
     def _saved(self, kind: str, step: int, target: Path) -> None:
         size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
         if not self._sees_files:
-            with outside():  # the driver may be long in taking it
+            with paused():  # the driver may be long in taking it
                 pack(target, lambda data: self._send(Piece(data)))
             shutil.rmtree(target, ignore_errors=True)  # which to keep is decided where they lie
         path = str(target.relative_to(self._files))

@@ -36,8 +36,8 @@ from acetune.engines.messages import (
 from acetune.engines.passing_on import passing_on
 from acetune.engines.pipe_link import DriverGone, PipeLink
 from acetune.engines.transfer import fetched
+from acetune.exclusive import DeviceUse
 from acetune.hardware import synchronised_clock
-from acetune.quiet import Place
 from acetune.trial import Trial, TrialContext
 
 _LONGEST_TEXT = 20_000  # characters of an error that are sent to the driver
@@ -98,7 +98,7 @@ class Worker:
             progress=start.progress,
             device=self._setup.device,
             threads=self._setup.threads,
-            wishes=self._work.wishes,
+            needs=self._work.needs,
         )
         trial = Trial(context, link)
         try:
@@ -128,12 +128,12 @@ class Worker:
 
     def _evaluate(self, task: Evaluate) -> Evaluated:
         link = PipeLink(self._pipe, self._files, self._files, self._setup.sees_files)
-        place = Place(self._setup.device)
+        use = DeviceUse(self._setup.device)
         try:
-            with self._at_hand(task.path, link) as folder, place:
+            with self._at_hand(task.path, link) as folder, use:
                 assert folder is not None
-                place.make_way(self._work.wishes)
-                place.expect(constraint.check for constraint in self._work.goals.constraints)
+                use.make_way(self._work.needs)
+                use.expect(constraint.check for constraint in self._work.goals.constraints)
                 return self._evaluate_model(load_model(folder), task.confirm)
         except Exception as error:
             return Evaluated({}, {}, f"{type(error).__name__}: {error}{place_of(error)}")

@@ -44,7 +44,7 @@ class RayTrial(Trial):
         assert isinstance(self._outlet, ClassOutlet)
         if not self._progress.last_step and self._outlet.restored_step:
             self._ray_link.resume_at(self._outlet.restored_step)
-        self._place.enter()
+        self._use.enter()
         self.start_step()
 
     def result(self) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from typing import Any
 import cloudpickle
 
 from acetune.core.errors import AcetuneError
+from acetune.exclusive import described
 from acetune.hardware import gpu_variables, missing_cores, thread_variables
 from acetune.interprocess.child import Child
 from acetune.interprocess.frames import BlockingChannel
-from acetune.quiet import described
 
 _helpers: dict[tuple[int, frozenset[int] | str], Helper] = {}  # by process and device
 
@@ -25,20 +25,20 @@ class MeasurementError(AcetuneError):
     """A measurement on a device that is set aside gave nothing."""
 
 
-def helper_on(aside: frozenset[int] | str) -> Helper:
+def helper_on(device: frozenset[int] | str) -> Helper:
     """This process's helper on a device, started if there is none yet."""
-    key = os.getpid(), aside  # a forked child has its own
+    key = os.getpid(), device  # a forked child has its own
     if key not in _helpers:
-        _helpers[key] = Helper(aside)
+        _helpers[key] = Helper(device)
     return _helpers[key]
 
 
 class Helper:
     """A process on some cores, or on a GPU, for as long as the one that has started it lives."""
 
-    def __init__(self, aside: frozenset[int] | str) -> None:
+    def __init__(self, device: frozenset[int] | str) -> None:
         self._child: Child | None = None
-        self._aside = aside
+        self._device = device
 
     def run(self, function: Callable[[Any], Any], argument: object) -> Any:
         """What the function returns there. One that has died is started anew the next time."""
@@ -60,7 +60,7 @@ class Helper:
     @property
     def name(self) -> str:
         """What it is, for people."""
-        return f"the process on {described(self._aside)}, which is set aside"
+        return f"the process on {described(self._device)}, which is set aside"
 
     def close(self) -> None:
         """End it."""
@@ -69,11 +69,11 @@ class Helper:
 
     def _start(self) -> None:
         cores: frozenset[int] = frozenset()
-        if isinstance(self._aside, str):
-            variables = gpu_variables(self._aside)
+        if isinstance(self._device, str):
+            variables = gpu_variables(self._device)
         else:
-            cores, variables = self._aside, thread_variables(len(self._aside))
-            missing = missing_cores(self._aside)
+            cores, variables = self._device, thread_variables(len(self._device))
+            missing = missing_cores(self._device)
             if missing:
                 raise MeasurementError(
                     f"cores {missing} cannot be set aside: this machine has no such cores, or this "
