@@ -30,8 +30,9 @@ from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.goals import FailedCheck, Goals, Objective
 from acetune.exclusive import DeviceUse, alone
+from acetune.exclusive_link import ExclusiveLink
 from acetune.hardware import THREAD_VARIABLES as THREADS
-from acetune.link import Plan, Reply, Report
+from acetune.link import Link, Plan, Reply, Report
 from acetune.locks import lock_folder
 from acetune.replay.processes import run_jobs
 from acetune.trial import TrialContext
@@ -343,14 +344,19 @@ def test_waiting_to_be_alone_is_no_cost_and_no_timeout_runs(
     trainer.start()
     training.wait(60)
     _, costs = evaluate(
-        goals, {"ms": check}, None, made.clock, lambda name: told.append((name, made.now))
+        goals,
+        {"ms": check},
+        None,
+        made.clock,
+        lambda name: told.append((name, made.now)),
+        measuring=alone,
     )
     trainer.join(60)
     assert costs == {"ms": 1.0}
     assert told == [("ms", 100.0), (None, 101.0)]
 
 
-class Waiting:
+class Waiting(Link):
     """An engine that answers a report just when somebody else begins to measure."""
 
     def __init__(self, made: Made, check: object) -> None:
@@ -426,7 +432,7 @@ def test_a_trial_waits_for_no_answer_while_it_is_in_a_room(
     check = Noisy(Made([1.0]), 1.0, 1.0)
     goals = Goals(Objective("loss"), (Constraint("ms", upper=2, check=check),))
     context = TrialContext(1, 1, {}, goals, acetune.ACE(interval="end"), tmp_path)
-    with Trial(context, link) as trial:  # type: ignore[arg-type]
+    with Trial(context, ExclusiveLink(link)) as trial:
         trial.declare(9)
         trial.declare(10)
         trial.report(loss, model=None)  # has converged
@@ -447,7 +453,7 @@ def test_waiting_for_others_is_no_training(
     never = Constraint("ms", upper=2, check=lambda model: 1.0)
     never.check.measured_alone = True  # type: ignore[union-attr]
     context = TrialContext(1, 1, {}, Goals(Objective("loss"), (never,)), acetune.ACE(), tmp_path)
-    trial = Trial(context, link, made.clock)  # type: ignore[arg-type]
+    trial = Trial(context, ExclusiveLink(link), made.clock)
     trial.declare(3)
     trial.start_step()
     for _ in trial.steps(3) if steps else range(3):

@@ -27,14 +27,14 @@ from acetune.engines.messages import (
 )
 from acetune.engines.transfer import pack
 from acetune.exclusive import paused
-from acetune.link import Plan, Reply, Report
+from acetune.link import Link, Plan, Reply, Report
 
 
 class DriverGone(BaseException):
     """The other end of the pipe has closed: there is nobody to train for."""
 
 
-class PipeLink:
+class PipeLink(Link):
     """The link of a trial whose engine is at the other end of a pipe.
 
     Parameters

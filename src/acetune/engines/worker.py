@@ -36,7 +36,8 @@ from acetune.engines.messages import (
 from acetune.engines.passing_on import passing_on
 from acetune.engines.pipe_link import DriverGone, PipeLink
 from acetune.engines.transfer import fetched
-from acetune.exclusive import DeviceUse
+from acetune.exclusive import DeviceUse, alone
+from acetune.exclusive_link import ExclusiveLink
 from acetune.hardware import synchronised_clock
 from acetune.trial import Trial, TrialContext
 
@@ -85,8 +86,9 @@ class Worker:
                 self._pipe.send(Done())
 
     def _train_from(
-        self, checkpoint: Path | None, start: Start, folder: Path, link: PipeLink
+        self, checkpoint: Path | None, start: Start, folder: Path, pipe_link: PipeLink
     ) -> None:
+        link = ExclusiveLink(pipe_link, self._setup.device, self._work.needs)
         context = TrialContext(
             number=start.number,
             attempt=start.attempt,
@@ -98,7 +100,6 @@ class Worker:
             progress=start.progress,
             device=self._setup.device,
             threads=self._setup.threads,
-            needs=self._work.needs,
         )
         trial = Trial(context, link)
         try:
@@ -108,7 +109,7 @@ class Worker:
             self._end_if_forked(0)
             trial.close()
         finally:
-            trial.let_go()
+            link.close()
 
     def _at_hand(
         self, path: str | None, link: PipeLink
@@ -151,6 +152,7 @@ class Worker:
             model,
             synchronised_clock,
             lambda name: pipe.send(Checking(name)),
+            measuring=alone,
             best=True,
         )
         return Evaluated(measured, costs)

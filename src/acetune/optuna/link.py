@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial
 from acetune.checking import complaints
 from acetune.core.errors import ReportError
 from acetune.core.record import State
-from acetune.link import Plan, Reply, Report
+from acetune.link import Link, Plan, Reply, Report
 from acetune.optuna.access import (
     StudyAccess,
     is_reported,
@@ -42,7 +42,7 @@ from acetune.optuna.told import Told, skipped_at, told
 KeepModel = Callable[[int, object], object]
 
 
-class OptunaLink:
+class OptunaLink(Link):
     """What a trial says, to the study's storage and to the pruner's digest of it."""
 
     def __init__(
