@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from acetune.artifacts import checkpoint_writer, write_folder, write_model
+from acetune.artifacts import cannot_keep, checkpoint_writer, write_folder, write_model
 from acetune.core.errors import ReportError
 from acetune.core.once import SayOnce
 from acetune.engines.channel import WorkerChannel
@@ -112,12 +112,7 @@ class PipeLink(Link):
         try:
             write_folder(target, lambda folder: write_model(folder, model))
         except Exception as error:
-            self._notice(
-                f"the model cannot be kept ({type(error).__name__}: {error}); give "
-                "report(..., snapshot=function) that returns a path, or something that can be "
-                "pickled",
-                about="model",
-            )
+            self._notice(cannot_keep(error), about="model")
             return
         self._saved("model", step, target)
 

@@ -29,7 +29,7 @@ class MessageError(Exception):
     """What came is not a message."""
 
 
-def framed(data: bytes, max_bytes: int | None = None) -> bytes:
+def _framed(data: bytes, max_bytes: int | None = None) -> bytes:
     """A message as it travels."""
     if max_bytes is not None and len(data) > max_bytes:
         raise ValueError(f"a message of {len(data):,} bytes is too large to send")
@@ -99,7 +99,7 @@ class BlockingChannel:
 
     def send(self, message: object) -> None:
         """Send a message whole, also where several threads send."""
-        data = framed(self._encode(message), self._max_bytes)
+        data = _framed(self._encode(message), self._max_bytes)
         with self._sending:
             self._socket.sendall(data)
 
@@ -159,7 +159,7 @@ class NonBlockingChannel:
 
     def send(self, message: object) -> None:
         """Send a message now, or as soon as the other end reads. To one that is gone: never."""
-        self._unsent.append(memoryview(framed(self._encode(message), self._max_bytes)))
+        self._unsent.append(memoryview(_framed(self._encode(message), self._max_bytes)))
         self.flush()
 
     def flush(self) -> None:
@@ -176,15 +176,11 @@ class NonBlockingChannel:
         except OSError:
             self._unsent.clear()  # nobody will read it; that the peer has gone is noticed above
 
-    def receive(self, *, everything: bool = False) -> list[Any]:
-        """The messages that are here, oldest first; see ``ended`` and ``broken`` afterwards.
-
-        Not more than a few megabytes at once, so that others get their turn; ``everything`` takes
-        all that has come, which is for a peer that sends no more.
-        """
+    def receive(self) -> list[Any]:
+        """The messages that are here, oldest first; see ``ended`` and ``broken`` afterwards."""
         messages: list[Any] = []
         count = 0
-        while not (self.ended or self.broken) and (everything or count < _READ_AT_ONCE):
+        while not (self.ended or self.broken) and count < _READ_AT_ONCE:
             try:
                 data = self._socket.recv(_READ_BYTES)
             except (BlockingIOError, InterruptedError):

@@ -43,7 +43,7 @@ class _Worker:
     def take(self) -> list[object]:
         """The result of its job, once it is there; :class:`Lost` if the process has died."""
         how = self.child.exit_word()  # before reading: what it sent before it died counts
-        messages = self.pipe.receive(everything=how is not None)
+        messages = self.pipe.receive()
         if messages:
             return [_received(messages[0])]
         if self.pipe.broken:
