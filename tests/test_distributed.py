@@ -23,14 +23,14 @@ from acetune.core.errors import MissingExtraError, ReportError
 from acetune.core.goals import Goals, Objective
 from acetune.core.record import Progress
 from acetune.distributed import Broadcast, SharedTrial, torch_broadcast
-from acetune.link import Plan, Reply, Report
+from acetune.link import Link, Plan, Reply, Report
 from acetune.trial import TrialContext
 
 TOTAL = 6
 SPAWN = multiprocessing.get_context("spawn")
 
 
-class ScriptedLink:
+class ScriptedLink(Link):
     """An engine that does at a step what the scene says."""
 
     def __init__(self, at_step: int = 0, act: Callable[[], bool] = lambda: False) -> None:

@@ -121,7 +121,7 @@ def test_the_table_of_the_trial_has_what_it_has() -> None:
     documented = set(_rows("Trial"))
     made_in_init = {"params", "number", "attempt", "checkpoint", "folder", "device", "threads"}
     public = {name for name in vars(acetune.Trial) if not name.startswith("_")}
-    for_engines = {"model", "let_go", "close"}
+    for_engines = {"model", "close"}
     assert documented == (public - for_engines) | made_in_init
 
 

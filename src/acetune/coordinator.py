@@ -15,6 +15,7 @@ from typing import Any
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Estimate, FailedCheck, Goals
 from acetune.core.outcome import Outcome, outcome
+from acetune.core.plain import to_columns
 from acetune.core.record import Progress, State
 from acetune.link import Plan, Reply, Report
 from acetune.shelf import Shelf
@@ -377,7 +378,7 @@ class Coordinator:
 
     def _replay(self, row: ReportRow, checks: Iterable[CheckRow], plan: Mapping[str, Any]) -> None:
         handle = self._running(self._reopen(plan))
-        measured = {c.constraint: _measurement(c) for c in checks} or None
+        measured = {c.constraint: c.measurement for c in checks} or None
         costs = {c.constraint: c.cost_s for c in checks if c.cost_s is not None} or None
         if row.kind == "step":
             action = Action(row.decision)
@@ -401,12 +402,5 @@ class Coordinator:
 
 
 def _check_row(name: str, result: Estimate | FailedCheck, cost: float | None) -> CheckRow:
-    if isinstance(result, FailedCheck):
-        return CheckRow(name, None, None, cost, result.error)
-    return CheckRow(name, result.value, result.stderr, cost, None)
-
-
-def _measurement(row: CheckRow) -> Estimate | FailedCheck:
-    if row.value is None:
-        return FailedCheck(row.error or "unknown")
-    return Estimate(row.value, row.stderr or 0.0)
+    value, stderr, error = to_columns(result)
+    return CheckRow(name, value, stderr, cost, error)

@@ -9,8 +9,8 @@ from acetune.coordinator import Coordinator
 from acetune.core.errors import GoalError, ReportError, SearchError
 from acetune.core.goals import Constraint, FailedCheck, as_measurement
 from acetune.core.outcome import Outcome
+from acetune.exclusive import alone, hardware_for, waiting_until
 from acetune.locks import GivenUpError
-from acetune.quiet import alone, hardware_for, waiting_until
 from acetune.searchers import Searcher
 from acetune.space import Params, Space
 from acetune.study_trial import StudyTrial

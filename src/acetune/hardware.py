@@ -23,6 +23,16 @@ THREAD_VARIABLES = (
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
+def thread_variables(threads: int) -> dict[str, str]:
+    """The environment in which numerical libraries use so many threads."""
+    return dict.fromkeys(THREAD_VARIABLES, str(threads))
+
+
+def gpu_variables(name: str) -> dict[str, str]:
+    """The environment in which a process sees one GPU alone, by its physical name."""
+    return {_VISIBLE: name}
+
+
 def synchronised_clock() -> float:
     """Seconds; a GPU in use is waited for first, so that its work is counted where it belongs."""
     synchroniser()()

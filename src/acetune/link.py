@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from acetune.core.decision import Decision
 from acetune.core.goals import Estimate, FailedCheck
@@ -44,7 +45,15 @@ class Report(NamedTuple):
 
 
 class Link(Protocol):
-    """How a trial talks to its engine."""
+    """How a trial talks to its engine. Subclass it: some methods do nothing unless overridden."""
+
+    def expect(self, checks: Iterable[Any]) -> None:
+        """These checks may be made: told before training, and when a report gives others."""
+        return
+
+    def measuring(self, check: Callable[..., Any]) -> AbstractContextManager[None]:
+        """What surrounds each call of a check, outside of the time that it takes."""
+        return nullcontext()
 
     def begin(self, total_steps: int | None, startup_s: float) -> Plan:
         """Training begins; the last step is known now, or None."""
@@ -54,6 +63,7 @@ class Link(Protocol):
 
     def note_hardware(self, description: str) -> None:
         """What the trial runs on, where a check depends on it; told before the first report."""
+        return
 
     def fresh_gate(self, report: Report) -> float:
         """The gate as it is now: asked just before the check of ``report`` is paid for."""
@@ -72,3 +82,7 @@ class Link(Protocol):
 
     def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
         """Write what the trial could go on from to disk."""
+
+    def close(self) -> None:
+        """The trial has ended, well or not: it says nothing more."""
+        return

@@ -1,4 +1,4 @@
-"""Kernel locks on files, two a device of this machine: a turnstile and a room (see quiet.py)."""
+"""Kernel locks on files, two per device of this machine: turnstile and room (see exclusive.py)."""
 
 from __future__ import annotations
 

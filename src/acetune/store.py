@@ -27,6 +27,8 @@ from acetune.artifacts import (
     sync_folder,
 )
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
+from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.plain import from_columns
 
 FORMAT = 2
 INTERRUPTED = "interrupted by the user"  # why a session ended
@@ -120,6 +122,11 @@ class CheckRow(NamedTuple):
     stderr: float | None
     cost_s: float | None
     error: str | None
+
+    @property
+    def measurement(self) -> Estimate | FailedCheck:
+        """What was measured."""
+        return from_columns(self.value, self.stderr, self.error)
 
 
 class KeptRow(NamedTuple):

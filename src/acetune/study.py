@@ -26,13 +26,14 @@ from acetune.display import make_progress
 from acetune.engines.agenda import Agenda
 from acetune.engines.driver import Engine
 from acetune.engines.messages import Work
-from acetune.engines.pool import Pool, pickle_work
+from acetune.engines.pool import Pool
 from acetune.engines.process import IN_WORKER
 from acetune.engines.sites import make_site
+from acetune.exclusive import needs_of
+from acetune.interprocess.pickling import pickle_code
 from acetune.listener import Listeners, StudyCallback, StudyStatus
 from acetune.options import make_cluster, make_settings, require_options
 from acetune.policies import Policy, make_policy
-from acetune.quiet import wishes_of
 from acetune.result import StudyResult, read_result
 from acetune.searchers import Searcher, make_searcher
 from acetune.space import Dimension, Scalar, Space
@@ -187,8 +188,8 @@ def tune(
         policy=chosen,
         confirm_top=confirm_top,
     )
-    work = Work(train, goals, chosen, confirm, wishes_of(limit.check for limit in on_config))
-    code = pickle_work(work, None if cluster is None else cluster.reduce)
+    work = Work(train, goals, chosen, confirm, needs_of(limit.check for limit in on_config))
+    code = pickle_code(work, reduce=None if cluster is None else cluster.reduce)
     with contextlib.ExitStack() as open_things:
         if cluster is not None:
             open_things.enter_context(cluster)

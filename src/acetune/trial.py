@@ -22,7 +22,6 @@ from acetune.core.record import Progress
 from acetune.hardware import synchronised_clock
 from acetune.link import Link, Report
 from acetune.policies.base import Due, Policy, check_due, finish_due, passes_gate
-from acetune.quiet import Place, Wishes
 from acetune.validation import (
     require_cost,
     require_step,
@@ -46,7 +45,6 @@ class TrialContext:
     progress: Progress = field(default_factory=Progress)  # where a resumed attempt stands
     device: str | None = None
     threads: int = 1
-    wishes: Wishes = field(default_factory=Wishes)  # of checks that its engine makes
 
 
 class Trial:
@@ -90,9 +88,7 @@ class Trial:
         self._checks: dict[str, Callable[..., Any]] = {
             c.name: c.check for c in self._goals.constraints if c.check is not None
         }
-        self._place = Place(context.device)
-        self._place.make_way(context.wishes)  # may wait, which is no time of the trial's
-        self._place.expect(self._checks.values())
+        link.expect(self._checks.values())  # may wait, which is no time of the trial's
         self._created = self._clock()
         self._iteration_began: float | None = None
         self._snapshot_s = 0.0
@@ -125,9 +121,7 @@ class Trial:
         if not self._begun:
             self._begin(total)
         elif total is not None and total != self._progress.total_steps:
-            self.let_go()
             self._link.declare(total)
-            self._place.enter()
             self._progress.total_steps = total
 
     def __enter__(self) -> Self:
@@ -140,7 +134,7 @@ class Trial:
             if kind is None:
                 self.close()
         finally:
-            self.let_go()
+            self._link.close()
 
     def start_step(self) -> None:
         """An iteration begins now. ``steps`` calls this; frameworks' callbacks do it themselves."""
@@ -230,10 +224,6 @@ class Trial:
         if primary_cost_s is None and constraint_cost_s is None:
             report = report._replace(snapshot_cost_s=self._snapshot_s)
         self._snapshot_s = 0.0  # costs that are given replace the clock's, this one too
-        hardware = self._place.untold_hardware()  # now that training has taken a GPU, if it does
-        if hardware is not None:
-            self._link.note_hardware(hardware)
-        self.let_go()
         reply = self._link.report(report)
         if step > self._progress.last_step:
             self._advance(report, loss)
@@ -241,8 +231,6 @@ class Trial:
         self._ended = reply.ended
         if reply.stop:
             self._stop, self._reason = True, reply.decision.reason
-        if not (reply.stop or reply.ended):
-            self._place.enter()
         # without steps() the next iteration begins here; with it, when the loop comes round
         self._iteration_began = self._clock() if self._step is None else None
         return reply.decision
@@ -254,16 +242,12 @@ class Trial:
         """The model as last reported; ``MISSING`` if that report had none."""
         return self._model
 
-    def let_go(self) -> None:
-        """Nothing is trained for now, or no more: who wants to measure alone need not wait."""
-        self._place.leave()
-
     def close(self) -> None:
         """The training function has returned: make the check that is still due, say good-bye."""
         try:
             self._close()
         finally:
-            self.let_go()
+            self._link.close()
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -284,32 +268,25 @@ class Trial:
             kept = self._has_best()
             due = finish_due(self._policy, progress, self._gate, best_kept=kept)
         if due is None or not due.open:
-            self._finish(None)
+            self._link.finish(None)
             return
         value = self._goals.objective.value(progress.last_loss)
-        self.let_go()
         gate = self._link.fresh_gate(Report(progress.last_step, value, due.step))
         self._gate = min(self._gate, gate)
         if not passes_gate(self._policy, due.loss, gate):
-            self._finish(None)
+            self._link.finish(None)
             return
         model = self._best[1] if self._best and self._best[0] == due.step else self._model
         report = Report(progress.last_step, value)
         report = self._checked(report, due, self._checks, model, None)
-        self._finish(report._replace(snapshot_cost_s=self._snapshot_s))
-
-    def _finish(self, report: Report | None) -> None:
-        self.let_go()
-        self._link.finish(report)
+        self._link.finish(report._replace(snapshot_cost_s=self._snapshot_s))
 
     def _begin(self, total_steps: int | None) -> None:
         self._require_owner()
         if total_steps is None:
             total_steps = self._progress.total_steps  # where the engine was told before
         startup_s = self._clock() - self._created
-        self.let_go()
         plan = self._link.begin(total_steps, startup_s)
-        self._place.enter()
         self._progress.total_steps, self._progress.interval = total_steps, plan.interval
         self._gate, self._keep_below, self._order = plan.gate, plan.keep_below, plan.order
         self._begun = True
@@ -336,7 +313,7 @@ class Trial:
             # a plain value is a check that costs nothing
             self._checks[name] = check if callable(check) else Constant(check)
         if given:
-            self._place.expect(self._checks.values())
+            self._link.expect(self._checks.values())
         missing = [name for name in names if name not in self._checks]
         if missing:
             raise ReportCallError(
@@ -382,7 +359,6 @@ class Trial:
             self._snapshot_s += self._clock() - began
         if due is None or not due.open:
             return report
-        self.let_go()
         gate = self._link.fresh_gate(report._replace(checked_step=due.step))
         self._gate = min(self._gate, gate)
         if not passes_gate(policy, due.loss, self._gate):
@@ -402,11 +378,16 @@ class Trial:
         cost: float | Mapping[str, float] | None,
         snapshot: Callable[[Any], object] | None = None,
     ) -> Report:
-        self._place.enter()
         best = due.loss < min(self._gate, self._best_valid_loss)
-        checking = self._link.checking
         measured, costs = evaluate(
-            self._goals, checks, model, self._clock, checking, best=best, order=self._order
+            self._goals,
+            checks,
+            model,
+            self._clock,
+            self._link.checking,
+            measuring=self._link.measuring,
+            best=best,
+            order=self._order,
         )
         valid, _ = self._goals.judge(measured)
         if valid:

@@ -16,7 +16,7 @@ from acetune.artifacts import checkpoint_writer, write_folder
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Goals, Objective
 from acetune.core.record import Progress
-from acetune.link import Plan, Reply, Report
+from acetune.link import Link, Plan, Reply, Report
 from acetune.policies.base import Policy
 from acetune.trial import TrialContext
 
@@ -24,7 +24,7 @@ EVERY_STEP = ACE(truncation=0, interval=1, gate=False)
 AT_END = ACE(truncation=0, interval="end", gate=False)
 
 
-class Engine:
+class Engine(Link):
     """The other end of a trial: notes what it is told, and stops it where a test says so."""
 
     def __init__(self, folder: Path, *, stop_at: int | None = None) -> None:

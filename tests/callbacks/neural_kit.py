@@ -12,11 +12,11 @@ from acetune.artifacts import checkpoint_writer, load_model, write_folder, write
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Estimate, Goals, Objective
 from acetune.core.record import Progress
-from acetune.link import Plan, Reply, Report
+from acetune.link import Link, Plan, Reply, Report
 from acetune.trial import TrialContext
 
 
-class NotingLink:
+class NotingLink(Link):
     """The engine's side. Models and checkpoints really go to disk."""
 
     def __init__(self, folder: Path, interval: Literal[1, "end"], stop_at: int | None) -> None:

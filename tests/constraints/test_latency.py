@@ -23,16 +23,17 @@ import pytest
 import acetune
 from acetune import Constraint, Estimate, Trial
 from acetune.checking import evaluate
-from acetune.constraints._aside import MeasurementError, helper_on
 from acetune.constraints._quantiles import quantile
+from acetune.constraints._reserved import MeasurementError, helper_on
 from acetune.constraints.latency import LatencyCheck, LatencyProfile, measure_latency
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.goals import FailedCheck, Goals, Objective
+from acetune.exclusive import DeviceUse, alone
+from acetune.exclusive_link import ExclusiveLink
 from acetune.hardware import THREAD_VARIABLES as THREADS
-from acetune.link import Plan, Reply, Report
+from acetune.link import Link, Plan, Reply, Report
 from acetune.locks import lock_folder
-from acetune.quiet import Place, alone
 from acetune.replay.processes import run_jobs
 from acetune.trial import TrialContext
 
@@ -240,7 +241,7 @@ def test_a_helper_that_dies_is_a_failed_check_and_is_started_anew(helper: Any) -
     failed = measured(lambda: os.kill(os.getpid(), signal.SIGKILL))
     assert isinstance(failed, FailedCheck)
     assert (
-        "which is set aside, ended with status -9; it is started anew at the next check"
+        "which is set aside, was killed by SIGKILL (out of memory?); it is started anew"
         in failed.error
     )
     assert isinstance(measured(lambda: None), Estimate)
@@ -325,32 +326,37 @@ def test_waiting_to_be_alone_is_no_cost_and_no_timeout_runs(
     training = threading.Event()
     told: list[tuple[str | None, float]] = []
 
-    class Training(Place):
+    class Training(DeviceUse):
         def enter(self) -> None:
             super().enter()
             training.set()
 
     def train() -> None:
-        place = Training()
-        place.expect([check])
+        use = Training()
+        use.expect([check])
         turnstile = tmp_path / f"acetune-locks-{os.getuid()}" / "cpu.turnstile"
         while not _waited_for(turnstile):
             pass
         made.now += 100.0
-        place.leave()
+        use.leave()
 
     trainer = threading.Thread(target=train)
     trainer.start()
     training.wait(60)
     _, costs = evaluate(
-        goals, {"ms": check}, None, made.clock, lambda name: told.append((name, made.now))
+        goals,
+        {"ms": check},
+        None,
+        made.clock,
+        lambda name: told.append((name, made.now)),
+        measuring=alone,
     )
     trainer.join(60)
     assert costs == {"ms": 1.0}
     assert told == [("ms", 100.0), (None, 101.0)]
 
 
-class Waiting:
+class Waiting(Link):
     """An engine that answers a report just when somebody else begins to measure."""
 
     def __init__(self, made: Made, check: object) -> None:
@@ -426,7 +432,7 @@ def test_a_trial_waits_for_no_answer_while_it_is_in_a_room(
     check = Noisy(Made([1.0]), 1.0, 1.0)
     goals = Goals(Objective("loss"), (Constraint("ms", upper=2, check=check),))
     context = TrialContext(1, 1, {}, goals, acetune.ACE(interval="end"), tmp_path)
-    with Trial(context, link) as trial:  # type: ignore[arg-type]
+    with Trial(context, ExclusiveLink(link)) as trial:
         trial.declare(9)
         trial.declare(10)
         trial.report(loss, model=None)  # has converged
@@ -447,7 +453,7 @@ def test_waiting_for_others_is_no_training(
     never = Constraint("ms", upper=2, check=lambda model: 1.0)
     never.check.measured_alone = True  # type: ignore[union-attr]
     context = TrialContext(1, 1, {}, Goals(Objective("loss"), (never,)), acetune.ACE(), tmp_path)
-    trial = Trial(context, link, made.clock)  # type: ignore[arg-type]
+    trial = Trial(context, ExclusiveLink(link), made.clock)
     trial.declare(3)
     trial.start_step()
     for _ in trial.steps(3) if steps else range(3):

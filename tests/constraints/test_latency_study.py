@@ -30,8 +30,8 @@ from acetune.constraints.latency import LatencyCheck, measure_latency
 from acetune.engines.channel import WorkerChannel
 from acetune.engines.messages import Saved
 from acetune.engines.pipe_link import PipeLink
+from acetune.exclusive import DeviceUse, alone, waiting_until
 from acetune.hardware import describe_hardware
-from acetune.quiet import Place, alone, waiting_until
 from acetune.replay.task import Task
 from acetune.replay.training import train_curve
 from acetune.study_file import CodeChangedWarning
@@ -480,10 +480,10 @@ def test_models_on_their_way_to_the_driver_keep_nobody_waiting(tmp_path: Path) -
     model = os.urandom(5_000_000)  # more than the pipe holds
 
     def keep() -> None:
-        place = Place()
-        place.expect([check])
+        use = DeviceUse()
+        use.expect([check])
         PipeLink(theirs, tmp_path, tmp_path, sees_files=False).keep_model(1, model)
-        place.leave()
+        use.leave()
 
     with contextlib.closing(ours), contextlib.closing(theirs):
         worker = threading.Thread(target=keep)

@@ -45,8 +45,8 @@ def bytes_of(message: object) -> bytes:
     with left, right:
         sender = threading.Thread(target=WorkerChannel(left).send, args=(message,))
         sender.start()
-        head = right.recv(8, socket.MSG_WAITALL)
-        body = right.recv(struct.unpack("!4xI", head)[0], socket.MSG_WAITALL)
+        head = right.recv(12, socket.MSG_WAITALL)
+        body = right.recv(struct.unpack("!4xQ", head)[0], socket.MSG_WAITALL)
         sender.join()
     return head + body
 
@@ -98,8 +98,8 @@ def test_half_a_message_is_waited_for_by_nobody(ends: Ends) -> None:
         b"x",
         b"Epoch 1: loss 0.3\n",
         b"\0" * 100,
-        b"ace\x02" + struct.pack("!I", 2**31) + b"...",
-        b"ace\x02" + struct.pack("!I", 3) + b"no!",
+        b"ace\x02" + struct.pack("!Q", 2**31) + b"...",
+        b"ace\x02" + struct.pack("!Q", 3) + b"no!",
     ],
 )
 @pytest.mark.parametrize("before", [0, 1])
@@ -119,7 +119,7 @@ def test_stray_bytes_break_the_channel_after_what_came_before(
         None,
         {"step": 1},
         "text",
-        m.Setup([], "", None, 1),  # only drivers send this
+        m.Setup("", None, 1),  # only drivers send this
         m.Begin("ten", 0.1),  # type: ignore[arg-type]
         m.Saved("model", "1", "path", 1),  # type: ignore[arg-type]
         m.Reported(Report("1", 0.5)),  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def test_stray_bytes_break_the_channel_after_what_came_before(
 def test_what_is_no_message_of_a_worker_breaks_the_channel(ends: Ends, message: object) -> None:
     if isinstance(message, tuple) and type(message) is tuple:
         data = pickle.dumps(message)
-        ends.raw.sendall(b"ace\x02" + struct.pack("!I", len(data)) + data)
+        ends.raw.sendall(b"ace\x02" + struct.pack("!Q", len(data)) + data)
     else:
         ends.raw.sendall(bytes_of(message))
     assert ends.driver.receive() == []

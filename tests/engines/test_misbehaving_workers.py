@@ -35,7 +35,7 @@ LIMIT = Constraint("g", upper=10.0, check=lambda model: model)
 
 def pipe_of(trial: Trial) -> Any:
     """The worker's end of the pipe, as hostile training code may find it."""
-    return trial._link._pipe  # type: ignore[attr-defined]
+    return trial._link._link._pipe  # type: ignore[attr-defined]
 
 
 def write(trial: Trial, data: bytes) -> None:
@@ -44,7 +44,7 @@ def write(trial: Trial, data: bytes) -> None:
 
 def half_a_message(trial: Trial) -> None:
     data = pickle.dumps(m.Notice("never heard"))
-    write(trial, b"ace\x02" + struct.pack("!I", len(data)) + data[:5])
+    write(trial, b"ace\x02" + struct.pack("!Q", len(data)) + data[:5])
 
 
 def freeze(trial: Trial) -> None:
@@ -97,8 +97,8 @@ def train(trial):
     for step in trial.steps(3):
         trial.report(step)
         data = pickle.dumps("half")
-        half = b"ace\\x02" + struct.pack("!I", len(data)) + data[:3]
-        os.write(trial._link._pipe.fileno(), half)
+        half = b"ace\\x02" + struct.pack("!Q", len(data)) + data[:3]
+        os.write(trial._link._link._pipe.fileno(), half)
         print("frozen")
         open(sys.argv[2], "w").write(str(os.getpid()))
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -121,7 +121,7 @@ def test_ctrl_c_ends_a_study_with_a_frozen_worker(study: Path, tmp_path: Path) -
 
 def unpickled_with_an_error(trial: Trial) -> None:
     data = b"cno_such_module\nthing\n."
-    write(trial, b"ace\x02" + struct.pack("!I", len(data)) + data)
+    write(trial, b"ace\x02" + struct.pack("!Q", len(data)) + data)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_reports_that_cannot_be_taken_are_answered_with_an_error(
     study: Path, message: object
 ) -> None:
     def bad(trial: Trial) -> None:
-        trial._link._ask(message)  # type: ignore[attr-defined]
+        trial._link._link._ask(message)  # type: ignore[attr-defined]
 
     tune(training(bad), study, xs=[1, 2, 3, 4], constraints=[LIMIT])
     require_others_went_well(study, "ReportError")

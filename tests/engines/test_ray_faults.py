@@ -123,7 +123,7 @@ def test_a_worker_that_sends_half_a_message_or_none(study: Path, sent: bytes, re
     def train(trial: Trial) -> None:
         for step in trial.steps(3):
             if trial.number == 1 and step == 2:
-                os.write(trial._link._pipe.fileno(), sent)  # type: ignore[attr-defined]
+                os.write(trial._link._link._pipe.fileno(), sent)  # type: ignore[attr-defined]
                 time.sleep(600)
             trial.report(step)
 

@@ -21,7 +21,7 @@ from acetune.coordinator import Coordinator
 from acetune.core.decision import Decision
 from acetune.core.goals import Constraint, Estimate, FailedCheck
 from acetune.core.record import Progress
-from acetune.link import Plan, Reply, Report
+from acetune.link import Link, Plan, Reply, Report
 from acetune.policies import ACE2, Backoff, Policy, TruncationSelection
 from acetune.stopper import Stopper
 from acetune.stopper_trial import StopperTrial
@@ -385,7 +385,7 @@ def test_without_constraints_it_is_truncation_selection(
 # -- after an interruption -----------------------------------------------------------------------
 
 
-class Direct:
+class Direct(Link):
     """A link without a process between: what a worker says, the coordinator hears at once."""
 
     def __init__(

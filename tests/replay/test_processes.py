@@ -18,6 +18,7 @@ import cloudpickle
 import pytest
 
 from acetune.core.errors import GoalError, TrainingCodeError
+from acetune.interprocess.child import Child
 from acetune.replay import processes
 from acetune.replay.processes import Lost, run_jobs
 from engines.helpers import alive, append_line, output_of, read_lines, script, wait_for
@@ -35,14 +36,14 @@ def functions_by_value() -> Iterator[None]:
 
 
 @pytest.fixture
-def workers(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+def workers(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
     """All worker processes that a test starts."""
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[Child] = []
 
     class Noted(processes._Worker):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
-            started.append(self.process)
+            started.append(self.child)
 
     monkeypatch.setattr(processes, "_Worker", Noted)
     return started
@@ -73,12 +74,12 @@ def test_processes_are_used_again() -> None:
     assert os.getpid() not in pids
 
 
-def test_no_more_processes_than_jobs(workers: list[subprocess.Popen[bytes]]) -> None:
+def test_no_more_processes_than_jobs(workers: list[Child]) -> None:
     assert results(square, [2, 3], workers=50) == [4, 9]
     assert len(workers) == 2
 
 
-def test_no_jobs(workers: list[subprocess.Popen[bytes]]) -> None:
+def test_no_jobs(workers: list[Child]) -> None:
     assert list(run_jobs(square, [], workers=4)) == []
     assert list(run_jobs(square, [], workers=0)) == []
     assert workers == []
@@ -180,31 +181,31 @@ def crash(_: int) -> None:
 @pytest.mark.parametrize(
     ("die", "argument", "how"),
     [
-        (exit_at_once, 3, "exit status 3"),
-        (exit_at_once, 0, "exit status 0"),
-        (sys.exit, 4, "exit status 4"),
-        (kill, int(signal.SIGKILL), "signal SIGKILL"),
-        (kill, int(signal.SIGTERM), "signal SIGTERM"),
-        (crash, 0, "signal SIGSEGV"),
+        (exit_at_once, 3, "exited with status 3"),
+        (exit_at_once, 0, "exited with status 0"),
+        (sys.exit, 4, "exited with status 4"),
+        (kill, int(signal.SIGKILL), "was killed by SIGKILL (out of memory?)"),
+        (kill, int(signal.SIGTERM), "was killed by SIGTERM"),
+        (crash, 0, "was killed by SIGSEGV"),
     ],
 )
 def test_a_job_that_ends_its_process_is_lost_and_the_others_run(
-    die: Callable[[int], None], argument: int, how: str, workers: list[subprocess.Popen[bytes]]
+    die: Callable[[int], None], argument: int, how: str, workers: list[Child]
 ) -> None:
     def job(number: int) -> int:
         if number == 2:
             die(argument)
         return number
 
-    expected: list[Any] = [0, 1, Lost(f"its process died ({how})"), 3, 4, 5]
+    expected: list[Any] = [0, 1, Lost(f"its process {how}"), 3, 4, 5]
     assert results(job, list(range(6)), workers=1) == expected
     assert len(workers) == 2  # another one took its place
-    assert all(worker.returncode is not None for worker in workers)
+    assert all(worker.exit_word() is not None for worker in workers)
 
 
 def test_every_job_ends_its_process() -> None:
     found = results(exit_at_once, [1, 2, 3, 4, 5], workers=2)
-    assert found == [Lost(f"its process died (exit status {n})") for n in (1, 2, 3, 4, 5)]
+    assert found == [Lost(f"its process exited with status {n}") for n in (1, 2, 3, 4, 5)]
 
 
 def test_a_process_that_dies_while_its_child_holds_the_pipe() -> None:
@@ -216,7 +217,7 @@ def test_a_process_that_dies_while_its_child_holds_the_pipe() -> None:
         return number
 
     found = results(fork_and_die, [0, 1, 2], workers=1)
-    assert found == [0, Lost("its process died (exit status 7)"), 2]
+    assert found == [0, Lost("its process exited with status 7"), 2]
 
 
 def test_a_result_that_cannot_be_sent_is_lost() -> None:
@@ -254,13 +255,13 @@ def test_an_argument_that_cannot_be_received_is_lost() -> None:
 
 
 def test_an_argument_that_cannot_be_sent_ends_everything(
-    workers: list[subprocess.Popen[bytes]],
+    workers: list[Child],
 ) -> None:
     for jobs in ([threading.Lock()], [0, 1, 2, threading.Lock()]):
         with pytest.raises(TypeError, match="cannot pickle"):
             list(run_jobs(square, jobs, workers=2))
     assert workers
-    assert all(worker.returncode is not None for worker in workers)
+    assert all(worker.exit_word() is not None for worker in workers)
 
 
 def test_a_function_that_cannot_be_sent() -> None:
@@ -309,7 +310,7 @@ def test_closing_early_ends_the_workers_and_what_they_started(tmp_path: Path) ->
 
 
 def test_a_loop_that_is_left_by_an_error_ends_the_workers(
-    tmp_path: Path, workers: list[subprocess.Popen[bytes]]
+    tmp_path: Path, workers: list[Child]
 ) -> None:
     notes = tmp_path / "pids"
 

@@ -355,8 +355,8 @@ def test_failed_checks_make_holes(tmp_path: Path) -> None:
 
 FAILURES = {
     1: "ZeroDivisionError: division by zero",
-    3: "its process died (signal SIGKILL)",
-    4: "its process died (exit status 3)",
+    3: "its process was killed by SIGKILL (out of memory?)",
+    4: "its process exited with status 3",
     6: "AcetuneError: the first objective was no finite number: there is no curve",
     7: "ReportError: the training function returned without reporting anything",
 }

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acetune.constraints import _aside
+from acetune.constraints import _reserved
 from acetune.constraints._quantiles import quantile
 from acetune.core.errors import GoalError
 from acetune.core.goals import Estimate
 from acetune.core.numbers import require_whole
+from acetune.exclusive import alone
 from acetune.hardware import describe_hardware, physical_gpu, synchroniser
-from acetune.quiet import alone
 
 __all__ = ["LatencyCheck", "LatencyProfile", "measure_latency"]
 
@@ -212,7 +212,7 @@ class LatencyCheck:
         with alone(self):
             if self.aside is None:
                 return self._measure(model)
-            helper = _aside.helper_on(self.aside)
+            helper = _reserved.helper_on(self.aside)
             found: LatencyProfile = helper.run(self._measure, model)
             return found
 

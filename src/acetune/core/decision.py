@@ -8,6 +8,11 @@ from typing import Literal, TypeAlias
 
 Stratum: TypeAlias = Literal["valid", "invalid", "unchecked"]
 
+STRATA: tuple[Stratum, ...] = ("unchecked", "invalid", "valid")
+"""Strata by their number, where a column of them is kept."""
+
+UNCHECKED, INVALID, VALID = range(3)
+
 
 class Action(enum.Enum):
     """What happens to the trial after a report."""

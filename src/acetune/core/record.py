@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-from acetune.core.decision import Decision, Stratum
+from acetune.core.decision import INVALID, STRATA, UNCHECKED, VALID, Decision, Stratum
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.groups import Group, GroupId, Key
 from acetune.core.observation import Observation, TrialId
@@ -84,15 +84,12 @@ class Progress:
         for step, loss, stratum in zip(log.step, log.loss, log.stratum, strict=True):
             if step > upto:
                 break
-            self.advance(step, loss, None if stratum == 2 else step, stratum == 0)
+            self.advance(step, loss, None if stratum == UNCHECKED else step, stratum == VALID)
         if self.last_step and old.iterations:
             self.iterations = self.last_step
             self.primary_s = old.primary_s / old.iterations * self.iterations
         if self.checks:
             self.last_check_s = old.last_check_s
-
-
-_STRATA: tuple[Stratum, ...] = ("valid", "invalid", "unchecked")
 
 
 class ReportLog:
@@ -119,9 +116,9 @@ class ReportLog:
         self.rank.append(decision.rank or 0)
         self.of.append(decision.of or 0)
         if check is None:
-            self.stratum.append(2)
+            self.stratum.append(UNCHECKED)
         else:
-            self.stratum.append(0 if check.valid else 1)
+            self.stratum.append(VALID if check.valid else INVALID)
             self.digest[report.step] = digest(check.measured)
 
     def copy_to(self, other: ReportLog, index: int) -> None:
@@ -139,7 +136,7 @@ class ReportLog:
 
     def stratum_at(self, index: int) -> Stratum:
         """Stratum of the report at ``index``."""
-        return _STRATA[self.stratum[index]]
+        return STRATA[self.stratum[index]]
 
 
 _NONE = (math.nan, math.nan)

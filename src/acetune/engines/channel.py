@@ -1,173 +1,28 @@
-"""Messages between driver and worker, over a socket.
+"""The messages of a study between driver and worker, over a socket.
 
-A message is a frame: a mark, the length, and the message as bytes. The worker's end waits; the
-driver's end never does, whatever the other end sends, leaves half sent, or does not read: a worker
-that hangs in the middle of a message must not keep the others waiting. Bytes that are no frame,
-and frames that are no message, break the channel, which the driver notices as it does a death.
+The worker's end waits; the driver's end never does. What is not a message breaks the channel, which
+the driver notices as it does a death.
 """
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import struct
-import threading
-from collections import deque
-from collections.abc import Callable
-from typing import Any
 
-from acetune.engines.messages import MessageError, decode, decode_from_worker, encode
+from acetune.engines.messages import decode, decode_from_worker, encode
+from acetune.interprocess.frames import BlockingChannel, NonBlockingChannel
 
-_HEAD = struct.Struct("!4sI")
-_MARK = b"ace\x02"
 _MAX_BYTES = 1 << 28  # large folders travel in pieces; nothing else comes near it
-_READ_BYTES = 1 << 16
-_READ_AT_ONCE = 1 << 22  # of one worker, before others are listened to again
 
 
-def _framed(message: object) -> bytes:
-    data = encode(message)
-    if len(data) > _MAX_BYTES:
-        raise ValueError(f"a message of {len(data):,} bytes is too large to send")
-    return _HEAD.pack(_MARK, len(data)) + data
-
-
-class _Frames:
-    """Cuts a stream of bytes into messages."""
-
-    def __init__(self, decode: Callable[[bytes], Any]) -> None:
-        self._bytes = bytearray()
-        self._decode = decode
-
-    def add(self, data: bytes) -> None:
-        """More of the stream."""
-        self._bytes += data
-
-    def next(self) -> Any:
-        """The next message, None while it is not whole; raises MessageError if it is none."""
-        size = len(self._bytes)
-        if size < _HEAD.size:
-            if not _MARK.startswith(self._bytes[: len(_MARK)]):
-                raise MessageError(f"it began with {bytes(self._bytes)!r}")
-            return None
-        mark, length = _HEAD.unpack_from(self._bytes)
-        if mark != _MARK:
-            raise MessageError(f"it began with {bytes(self._bytes[:20])!r}")
-        if length > _MAX_BYTES:
-            raise MessageError(f"its length was given as {length:,} bytes")
-        end = _HEAD.size + length
-        if size < end:
-            return None
-        found = bytes(memoryview(self._bytes)[_HEAD.size : end])
-        del self._bytes[:end]
-        return self._decode(found)
-
-
-class WorkerChannel:
-    """The worker's end: it waits until a message has gone out, or has come."""
+class WorkerChannel(BlockingChannel):
+    """The worker's end."""
 
     def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
-        self._frames = _Frames(decode)
-        self._sending = threading.Lock()
-
-    def fileno(self) -> int:
-        """The number of the socket."""
-        return self._socket.fileno()
-
-    def send(self, message: object) -> None:
-        """Send a message whole, also where several threads send."""
-        data = _framed(message)
-        with self._sending:
-            self._socket.sendall(data)
-
-    def receive(self) -> Any:
-        """The next message; EOFError when the driver has gone."""
-        while (message := self._frames.next()) is None:
-            data = self._socket.recv(_READ_BYTES)
-            if not data:
-                raise EOFError
-            self._frames.add(data)
-        return message
-
-    def close(self) -> None:
-        """Hang up."""
-        self._socket.close()
+        super().__init__(connected, encode, decode, _MAX_BYTES)
 
 
-class DriverChannel:
-    """The driver's end: it takes what has come, and sends what fits.
-
-    Attributes
-    ----------
-    ended:
-        The other end is closed.
-    broken:
-        What came that is no message, in words; None while all is well. Nothing is read after it.
-    """
+class DriverChannel(NonBlockingChannel):
+    """The driver's end."""
 
     def __init__(self, connected: socket.socket) -> None:
-        connected.setblocking(False)
-        self._socket = connected
-        self._frames = _Frames(decode_from_worker)
-        self._unsent: deque[memoryview] = deque()
-        self.ended = False
-        self.broken: str | None = None
-
-    def fileno(self) -> int:
-        """The number of the socket."""
-        return self._socket.fileno()
-
-    @property
-    def sending(self) -> bool:
-        """Whether something waits to be sent: call :meth:`flush` when the socket takes more."""
-        return bool(self._unsent)
-
-    def send(self, message: object) -> None:
-        """Send a message now, or as soon as the other end reads. To one that is gone: never."""
-        self._unsent.append(memoryview(_framed(message)))
-        self.flush()
-
-    def flush(self) -> None:
-        """Send as much as the socket takes."""
-        try:
-            while self._unsent:
-                sent = self._socket.send(self._unsent[0])
-                if sent == len(self._unsent[0]):
-                    self._unsent.popleft()
-                else:
-                    self._unsent[0] = self._unsent[0][sent:]
-        except (BlockingIOError, InterruptedError):
-            pass
-        except OSError:
-            self._unsent.clear()  # nobody will read it; that the worker has gone is noticed above
-
-    def receive(self) -> list[Any]:
-        """The messages that are here, oldest first; see ``ended`` and ``broken`` afterwards."""
-        messages: list[Any] = []
-        count = 0
-        while not (self.ended or self.broken) and count < _READ_AT_ONCE:
-            try:
-                data = self._socket.recv(_READ_BYTES)
-            except (BlockingIOError, InterruptedError):
-                break
-            except OSError:
-                data = b""
-            if not data:
-                self.ended = True
-                break
-            count += len(data)
-            self._frames.add(data)
-            try:
-                while (message := self._frames.next()) is not None:
-                    messages.append(message)
-            except MessageError as error:
-                self.broken = str(error)
-            if len(data) < _READ_BYTES:
-                break  # there was no more: spare the call that would say so
-        return messages
-
-    def close(self) -> None:
-        """Hang up."""
-        with contextlib.suppress(OSError):
-            self._socket.close()
+        super().__init__(connected, encode, decode_from_worker, _MAX_BYTES)

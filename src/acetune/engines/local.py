@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acetune.engines.messages import Setup
-from acetune.engines.pool import import_path
 from acetune.engines.process import WorkerProcess
 from acetune.hardware import available_cores as available_cores  # also for those above
 
@@ -38,7 +37,7 @@ class LocalSite:
     def start(self, index: int) -> WorkerProcess:
         """See Site."""
         device = self._devices[index % len(self._devices)] if self._devices else None
-        setup = Setup(import_path(), str(self._files), device, self._threads)
+        setup = Setup(str(self._files), device, self._threads)
         return WorkerProcess(setup, self._code, self._files / f"worker-{index}.log")
 
     def look(self) -> tuple[()]:

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from acetune.core.decision import Action, Decision
 from acetune.core.record import Progress
+from acetune.exclusive import DeviceNeeds
+from acetune.interprocess.frames import MessageError as MessageError  # for the driver too
 from acetune.link import Reply, Report
-from acetune.quiet import Wishes
 
 # -- from the driver ------------------------------------------------------------------------------
 
@@ -17,7 +18,6 @@ from acetune.quiet import Wishes
 class Setup(NamedTuple):
     """Once a worker: where it runs."""
 
-    sys_path: list[str]
     files: str
     device: str | None
     threads: int
@@ -31,7 +31,7 @@ class Work(NamedTuple):
     goals: Any
     policy: Any
     confirm: Any
-    wishes: Wishes = Wishes()  # of the checks that the driver makes, of configurations
+    needs: DeviceNeeds = DeviceNeeds()  # of the checks that the driver makes, of configurations
 
 
 class Start(NamedTuple):
@@ -163,10 +163,6 @@ ASKING = (Begin, Declare, AskGate, Fetch, Reported, Finished)  # these wait for 
 # -- as bytes -------------------------------------------------------------------------------------
 # The two messages of every step travel as plain tuples: pickling their classes by name would cost
 # as much as committing the report.
-
-
-class MessageError(Exception):
-    """What came is none of the messages above."""
 
 
 def encode(message: object) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from acetune.checking import complaints
 from acetune.core.decision import Decision
 from acetune.core.goals import Goals
+from acetune.core.once import SayOnce
 from acetune.engines.messages import Saved
 from acetune.link import Report
 from acetune.listener import Listeners
@@ -16,18 +17,11 @@ class Notices:
 
     def __init__(self, listeners: Listeners, goals: Goals) -> None:
         self._listeners, self._goals = listeners, goals
-        self._said: set[object] = set()
+        self.once = SayOnce(self.say)
 
     def say(self, text: str) -> None:
         """Say it now."""
         self._listeners.call("on_notice", text)
-
-    def once(self, text: str, about: object = None) -> None:
-        """Say it unless it, or something else about the same, was said before."""
-        about = about or text
-        if about not in self._said:
-            self._said.add(about)
-            self.say(text)
 
     def reported(self, trial: int, report: Report, decision: Decision) -> None:
         """A report was taken and decided on."""

@@ -16,6 +16,7 @@ from acetune.artifacts import (
     write_model,
 )
 from acetune.core.errors import ReportError
+from acetune.core.once import SayOnce
 from acetune.engines.channel import WorkerChannel
 from acetune.engines.messages import (
     AskGate,
@@ -32,15 +33,15 @@ from acetune.engines.messages import (
     Saved,
 )
 from acetune.engines.transfer import pack
-from acetune.link import Plan, Reply, Report
-from acetune.quiet import outside
+from acetune.exclusive import paused
+from acetune.link import Link, Plan, Reply, Report
 
 
 class DriverGone(BaseException):
     """The other end of the pipe has closed: there is nobody to train for."""
 
 
-class PipeLink:
+class PipeLink(Link):
     """The link of a trial whose engine is at the other end of a pipe.
 
     Parameters
@@ -58,7 +59,7 @@ class PipeLink:
         self._files = files
         self._folder = folder
         self._sees_files = sees_files
-        self._warned = False
+        self._notice = SayOnce(lambda text: self._send(Notice(text)))
 
     def _send(self, message: object) -> None:
         try:
@@ -118,9 +119,7 @@ class PipeLink:
         try:
             written = self._write(target, lambda folder: write_model(folder, model))
         except Exception as error:
-            if not self._warned:
-                self._warned = True
-                self._send(Notice(cannot_keep(error)))
+            self._notice(cannot_keep(error), about="model")
             return
         self._saved("model", step, target, written)
 
@@ -136,7 +135,7 @@ class PipeLink:
 
     def _saved(self, kind: str, step: int, target: Path, written: Written) -> None:
         if not self._sees_files:
-            with outside():  # the driver may be long in taking it
+            with paused():  # the driver may be long in taking it
                 pack(target, lambda data: self._send(Piece(data)))
             delete_inside(self._files, target)  # which to keep is decided where they lie
         path = str(target.relative_to(self._files))

@@ -7,19 +7,14 @@ actors of a Ray cluster, and gives a :class:`Worker` to hold each of them by.
 from __future__ import annotations
 
 import contextlib
-import io
 import selectors
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-import cloudpickle
-
-from acetune.core.errors import StudyError, TrainingCodeError
+from acetune.core.errors import StudyError
 from acetune.engines.channel import DriverChannel
-from acetune.engines.messages import AskGate, Notice, Ready, Work
+from acetune.engines.messages import AskGate, Notice, Ready
 from acetune.study_trial import StudyTrial
 
 _MAX_FAILED_STARTS = 3
@@ -250,32 +245,3 @@ class Pool:
     def _unregister(self, handle: DriverChannel | int) -> None:
         with contextlib.suppress(KeyError, ValueError, OSError):
             self._selector.unregister(handle)
-
-
-def pickle_work(work: Work, reduce: Callable[[object], Any] | None = None) -> bytes:
-    """The user's code as bytes, or an error that says what stands in the way.
-
-    ``reduce`` may say how objects of the site's own kind are pickled; of others it says
-    NotImplemented.
-    """
-
-    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-        def reducer_override(self, found: object) -> Any:
-            reduced = NotImplemented if reduce is None else reduce(found)
-            return super().reducer_override(found) if reduced is NotImplemented else reduced
-
-    written = io.BytesIO()
-    try:
-        Pickler(written).dump(work)
-    except Exception as error:
-        raise TrainingCodeError(
-            f"the training function or a check cannot be sent to a worker process: {error}; create "
-            "locks, open files, connections and the like inside the function instead of using ones "
-            "from outside"
-        ) from error
-    return written.getvalue()
-
-
-def import_path() -> list[str]:
-    """Where this process finds modules; the current folder by its name."""
-    return [entry or str(Path.cwd()) for entry in sys.path]

@@ -6,9 +6,7 @@ process, so that what the training code has forked does not outlive it.
 
 from __future__ import annotations
 
-import os
 import select
-import signal
 import socket
 import sys
 import tempfile
@@ -20,6 +18,7 @@ import ray
 from acetune.engines.messages import Notice, Setup
 from acetune.engines.reception import Pass, enter
 from acetune.engines.worker import serve
+from acetune.interprocess.child import end_at_once
 
 _GRACE_S = 1.0
 
@@ -27,13 +26,14 @@ _GRACE_S = 1.0
 class AcetuneWorker:
     """What Ray makes an actor of: one long call for the whole life of a worker."""
 
-    def serve(self, card: Pass, setup: Setup, mark: str, code: bytes) -> None:
+    def serve(self, card: Pass, setup: Setup, path: list[str], mark: str, code: bytes) -> None:
         """Work for the driver until it says good-bye, or is gone.
 
-        ``mark`` is the name of a file that the driver has put into the study's folder: a worker
-        that does not find it there looks at another folder, or at none.
+        ``path`` is where the driver finds modules. ``mark`` is the name of a file that it has put
+        into the study's folder: a worker that does not find it there looks at another folder, or at
+        none.
         """
-        sys.path[:] = _import_path(setup.sys_path)
+        sys.path[:] = _import_path(path)
         device = "cuda:0" if ray.get_gpu_ids() else None
         try:
             pipe = enter(card)
@@ -79,7 +79,5 @@ def _die_with_driver(descriptor: int, leaving: threading.Event) -> None:
         if watched.poll(200):
             # one that only waits for work sees the end itself, and leaves in good order
             if not leaving.wait(_GRACE_S):
-                if os.getpgrp() == os.getpid():
-                    os.killpg(os.getpid(), signal.SIGKILL)
-                os.kill(os.getpid(), signal.SIGKILL)
+                end_at_once()
             return

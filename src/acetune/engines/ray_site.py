@@ -17,11 +17,11 @@ import ray
 
 from acetune.engines.channel import DriverChannel
 from acetune.engines.messages import Notice, Setup
-from acetune.engines.pool import import_path
 from acetune.engines.process import worker_variables
 from acetune.engines.ray_actor import AcetuneWorker
 from acetune.engines.ray_cluster import RayCluster
 from acetune.engines.reception import Reception
+from acetune.interprocess.child import module_path
 
 _LOOK_S = 0.25
 _NO_ROOM_S = 30.0  # an actor that has not come up for so long has found no room
@@ -134,11 +134,11 @@ class RaySite:
     def start(self, index: int) -> RayWorker:
         """See Site. Ray places the actor as soon as a node has room for it."""
         card = self._reception.new_pass()
-        setup = Setup(import_path(), str(self._files), None, self._threads)
+        setup = Setup(str(self._files), None, self._threads)
         environment = {"env_vars": worker_variables(self._threads)}
         options = self._cluster.options()
         actor = self._actor.options(**options, runtime_env=environment).remote()
-        serving = actor.serve.remote(card, setup, self._mark, self._code)
+        serving = actor.serve.remote(card, setup, module_path(), self._mark, self._code)
         worker = RayWorker(actor, serving, card.token)
         self._workers.append(worker)
         return worker

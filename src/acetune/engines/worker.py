@@ -11,11 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import signal
 import socket
 import sys
-import threading
-import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -39,11 +36,11 @@ from acetune.engines.messages import (
 from acetune.engines.passing_on import passing_on
 from acetune.engines.pipe_link import DriverGone, PipeLink
 from acetune.engines.transfer import fetched
+from acetune.exclusive import DeviceUse, alone
+from acetune.exclusive_link import ExclusiveLink
 from acetune.hardware import synchronised_clock
-from acetune.quiet import Place
 from acetune.trial import Trial, TrialContext
 
-_PARENT_POLL_S = 0.5
 _LONGEST_TEXT = 20_000  # characters of an error that are sent to the driver
 
 
@@ -89,8 +86,9 @@ class Worker:
                 self._pipe.send(Done())
 
     def _train_from(
-        self, checkpoint: Path | None, start: Start, folder: Path, link: PipeLink
+        self, checkpoint: Path | None, start: Start, folder: Path, pipe_link: PipeLink
     ) -> None:
+        link = ExclusiveLink(pipe_link, self._setup.device, self._work.needs)
         context = TrialContext(
             number=start.number,
             attempt=start.attempt,
@@ -102,7 +100,6 @@ class Worker:
             progress=start.progress,
             device=self._setup.device,
             threads=self._setup.threads,
-            wishes=self._work.wishes,
         )
         trial = Trial(context, link)
         try:
@@ -112,7 +109,7 @@ class Worker:
             self._end_if_forked(0)
             trial.close()
         finally:
-            trial.let_go()
+            link.close()
 
     def _at_hand(
         self, path: str | None, link: PipeLink
@@ -132,12 +129,12 @@ class Worker:
 
     def _evaluate(self, task: Evaluate) -> Evaluated:
         link = PipeLink(self._pipe, self._files, self._files, self._setup.sees_files)
-        place = Place(self._setup.device)
+        use = DeviceUse(self._setup.device)
         try:
-            with self._at_hand(task.path, link) as folder, place:
+            with self._at_hand(task.path, link) as folder, use:
                 assert folder is not None
-                place.make_way(self._work.wishes)
-                place.expect(constraint.check for constraint in self._work.goals.constraints)
+                use.make_way(self._work.needs)
+                use.expect(constraint.check for constraint in self._work.goals.constraints)
                 return self._evaluate_model(load_model(folder), task.confirm)
         except Exception as error:
             return Evaluated({}, {}, f"{type(error).__name__}: {error}{place_of(error)}")
@@ -155,6 +152,7 @@ class Worker:
             model,
             synchronised_clock,
             lambda name: pipe.send(Checking(name)),
+            measuring=alone,
             best=True,
         )
         return Evaluated(measured, costs)
@@ -196,13 +194,6 @@ def _output_to(path: Path) -> Any:
             os.close(old)
 
 
-def _die_with_parent(parent: int) -> None:
-    """A driver that was killed cannot say good-bye: watch it, and end the whole group."""
-    while os.getppid() == parent:
-        time.sleep(_PARENT_POLL_S)
-    os.killpg(os.getpgrp(), signal.SIGKILL)
-
-
 def serve(pipe: WorkerChannel, setup: Setup, code: bytes) -> None:
     """Load the user's code and work until the driver closes the pipe, or is gone."""
     try:
@@ -217,13 +208,11 @@ def serve(pipe: WorkerChannel, setup: Setup, code: bytes) -> None:
         return  # nobody is left to work for
 
 
-def main(descriptor: int, parent: int, code: str) -> None:
+def main(connected: socket.socket, code: str) -> None:
     """Entry point of the process."""
-    threading.Thread(target=_die_with_parent, args=(parent,), daemon=True).start()
-    pipe = WorkerChannel(socket.socket(fileno=descriptor))
+    pipe = WorkerChannel(connected)
     try:
         setup: Setup = pipe.receive()
     except (EOFError, ConnectionResetError):
         return
-    sys.path[:] = setup.sys_path
     serve(pipe, setup, Path(code).read_bytes())

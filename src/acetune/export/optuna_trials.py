@@ -26,7 +26,7 @@ from typing import Any
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from acetune.core.goals import Estimate, FailedCheck, Goals
+from acetune.core.goals import Goals
 from acetune.export.distributions import stored_value
 from acetune.export.gathered import Checked, Gathered, GatheredTrial
 from acetune.optuna.told import amounts
@@ -97,12 +97,7 @@ def _constraints(goals: Goals, found: Checked | None, largest: float) -> dict[st
     """How far beyond each limit the checkpoint lies, relative to it: 0 or less is feasible."""
     if found is None:
         return {}
-    measured = {
-        check.constraint: FailedCheck(check.error or "")
-        if check.value is None
-        else Estimate(check.value, check.stderr or 0.0)
-        for check in found.checks
-    }
+    measured = {check.constraint: check.measurement for check in found.checks}
     return amounts(goals, measured, largest)
 
 

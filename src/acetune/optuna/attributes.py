@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
+from acetune.core.plain import from_json, to_json
 from acetune.core.record import State
 
 START, CHECK, END, GOALS = "ace:start", "ace:check:", "ace:end", "ace:goals"
@@ -116,23 +117,16 @@ def own(number: int, found: Any) -> Any:
 
 
 def _check(check: StoredCheck) -> dict[str, Any]:
-    measured = {
-        name: {"error": result.error} if isinstance(result, FailedCheck) else list(result)
-        for name, result in check.measured.items()
-    }
     return {
         "step": check.step,
-        "measured": measured,
+        "measured": {name: to_json(result) for name, result in check.measured.items()},
         "check_s": dict(check.check_s),
         "spent": list(check.spent),
     }
 
 
 def _as_check(found: Mapping[str, Any]) -> StoredCheck:
-    measured = {
-        name: FailedCheck(result["error"]) if isinstance(result, dict) else Estimate(*result)
-        for name, result in found["measured"].items()
-    }
+    measured = {name: from_json(result) for name, result in found["measured"].items()}
     return StoredCheck(found["step"], measured, found["check_s"], Spent(*found["spent"]))
 
 

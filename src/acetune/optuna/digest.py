@@ -7,6 +7,7 @@ new digest gives the same answers.
 
 from __future__ import annotations
 
+import logging
 import threading
 from itertools import islice
 
@@ -15,6 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Goals
 from acetune.core.history import History
+from acetune.core.once import SayOnce
 from acetune.core.record import State
 from acetune.optuna.access import StudyAccess, retried
 from acetune.optuna.attributes import (
@@ -34,6 +36,8 @@ from acetune.stopper import Stopper
 from acetune.stopper_trial import StopperTrial
 from acetune.validation import LARGEST_STEP, require_step
 
+logger = logging.getLogger("acetune.optuna")
+
 _TAKEN = Decision(Action.CONTINUE, "decided where it was reported")
 _NOT_BEGUN = Decision(Action.CONTINUE, "the trial has not begun")
 _STATES: dict[TrialState, State] = {
@@ -50,7 +54,7 @@ class Digest:
         self.lock = threading.RLock()
         self.goals, self.policy = goals, policy
         self.settled = False  # the storage has the study's limits, and they are these
-        self.complained: set[object] = set()  # what was said about checks that fail
+        self.notice = SayOnce(logger.warning)
         self._confirm_top = confirm_top
         self._clear()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from optuna.trial import FrozenTrial
 from acetune.checking import complaints
 from acetune.core.errors import ReportError
 from acetune.core.record import State
-from acetune.link import Plan, Reply, Report
+from acetune.link import Link, Plan, Reply, Report
 from acetune.optuna.access import (
     StudyAccess,
     is_reported,
@@ -42,10 +41,8 @@ from acetune.optuna.told import Told, skipped_at, told
 
 KeepModel = Callable[[int, object], object]
 
-logger = logging.getLogger("acetune.optuna")
 
-
-class OptunaLink:
+class OptunaLink(Link):
     """What a trial says, to the study's storage and to the pruner's digest of it."""
 
     def __init__(
@@ -127,9 +124,7 @@ class OptunaLink:
         self._last, self.reported = step, True
         where = f"trial {number} at step {step}"
         for about, text in complaints(digest.goals, report.measured, where):
-            if about not in digest.complained:
-                digest.complained.add(about)
-                logger.warning(text)
+            digest.notice(text, about)
         with digest.lock:
             decision = digest.report(self._access, number, step, report.value, check)
             gate = digest.history.gate

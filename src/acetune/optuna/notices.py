@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 import optuna
 from optuna.storages import BaseStorage
 
+from acetune.core.once import SayOnce
 from acetune.optuna.access import place
 
 
@@ -15,7 +16,7 @@ class UncheckedTrialsWarning(UserWarning):
     """Trials of the study carry no constraint, and Optuna counts them as feasible."""
 
 
-_TOLD: WeakKeyDictionary[BaseStorage, set[int]] = WeakKeyDictionary()
+_notices: WeakKeyDictionary[BaseStorage, SayOnce] = WeakKeyDictionary()
 
 
 def notice_unchecked(study: optuna.Study, count: int) -> None:
@@ -23,15 +24,15 @@ def notice_unchecked(study: optuna.Study, count: int) -> None:
     if count == 0:
         return
     storage, study_id = place(study)
-    told = _TOLD.setdefault(storage, set())
-    if study_id in told:
-        return
-    told.add(study_id)
+    notice = _notices.setdefault(storage, SayOnce(_warn))
     trials = "a completed trial" if count == 1 else f"{count} completed trials"
-    warnings.warn(
+    notice(
         f"study {study.study_name!r} has {trials} without constraints, which did not "
         "return finish() of acetune.optuna.trial. Optuna counts such trials as feasible, so "
         "study.best_trial may be one of them; acetune does not: use acetune.optuna.best(study)",
-        UncheckedTrialsWarning,
-        stacklevel=3,
+        about=study_id,
     )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, UncheckedTrialsWarning, stacklevel=5)  # where notice_unchecked is asked for

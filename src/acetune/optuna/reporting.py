@@ -10,6 +10,7 @@ import optuna
 
 from acetune.core.errors import GoalError
 from acetune.core.record import Progress
+from acetune.exclusive_link import ExclusiveLink
 from acetune.optuna.access import retried, stored
 from acetune.optuna.link import KeepModel, OptunaLink
 from acetune.optuna.pruner import AcePruner
@@ -22,7 +23,7 @@ class OptunaTrial(Trial):
     def __init__(
         self, context: TrialContext, link: OptunaLink, clock: Callable[[], float] | None = None
     ) -> None:
-        super().__init__(context, link, clock)
+        super().__init__(context, ExclusiveLink(link), clock)
         self._optuna = link
         self._finished: tuple[float | None, str] | None = None
 
@@ -52,7 +53,7 @@ class OptunaTrial(Trial):
                 self.close()
             else:  # all of it is inherited: there is no model to check
                 self.declare(None)
-                self.let_go()
+                self._link.close()
             heard = self._optuna.conclude()
             why = f"{self.stop_reason}; {heard.why}" if self.should_stop else heard.why
             self._finished = heard.value, why

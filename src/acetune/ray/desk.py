@@ -18,6 +18,7 @@ from acetune.checking import complaints
 from acetune.coordinator import Coordinator
 from acetune.core.goals import FailedCheck
 from acetune.core.measured import Costs
+from acetune.core.once import SayOnce
 from acetune.ray import wire
 from acetune.ray.board import Publisher, Terms, View
 from acetune.ray.ranking import Ranking
@@ -58,6 +59,7 @@ class Desk:
             policy=terms.policy,
             confirm_top=terms.confirm_top,
         )
+        self._notice = SayOnce(logger.warning)
         stopper.on_repeat = self._notice
         settings = {
             "engine": "ray tune",
@@ -83,7 +85,6 @@ class Desk:
         for number in self.coordinator.trials:
             self._note_valid(number)
         self._shelved: dict[int, str] = {}  # of trials: their latest model
-        self._noticed: set[object] = set()
         self._closed = False
         self._news, self._published = False, 0.0
         self._publisher = Publisher(experiment, terms)
@@ -293,13 +294,6 @@ class Desk:
             where = f"trial {name} at step {report.step}"
             for about, text in complaints(self._terms.goals, report.measured, where):
                 self._notice(text, about)
-
-    def _notice(self, text: str, about: object = None) -> None:
-        """Say it unless it, or something else about the same, was said before."""
-        about = about or text
-        if about not in self._noticed:
-            self._noticed.add(about)
-            logger.warning(text)
 
 
 def _plain(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from acetune.core.decision import Action, Decision
 from acetune.core.goals import FailedCheck
 from acetune.core.outcome import outcome
 from acetune.core.record import Progress
-from acetune.link import Plan, Reply, Report
+from acetune.link import Link, Plan, Reply, Report
 from acetune.policies.base import check_order, passes_gate
 from acetune.ray import wire
 from acetune.ray.board import Reader, Terms, View
@@ -55,7 +55,7 @@ class Outlet(Protocol):
         """Send a result."""
 
 
-class RayLink:
+class RayLink(Link):
     """A :class:`~acetune.link.Link` whose engine is the scheduler of a Ray experiment.
 
     Parameters

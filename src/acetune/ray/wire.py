@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.plain import from_json
 from acetune.link import Report
 
 REPORT = "ace/report"
@@ -97,10 +98,7 @@ def _report_out(report: Report | None) -> list[Any] | None:
         return None
     fields: list[Any] = list(report)
     if report.measured is not None:
-        fields[3] = {
-            name: [found.error] if isinstance(found, FailedCheck) else [found.value, found.stderr]
-            for name, found in report.measured.items()
-        }
+        fields[3] = {name: list(found) for name, found in report.measured.items()}
     return fields
 
 
@@ -109,10 +107,7 @@ def _report_in(fields: list[Any] | None) -> Report | None:
         return None
     measured: dict[str, Estimate | FailedCheck] | None = None
     if fields[3] is not None:
-        measured = {
-            name: FailedCheck(found[0]) if len(found) == 1 else Estimate(*found)
-            for name, found in fields[3].items()
-        }
+        measured = {name: from_json(found) for name, found in fields[3].items()}
     return Report(*fields)._replace(measured=measured)
 
 

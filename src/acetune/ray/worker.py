@@ -16,6 +16,7 @@ from ray import tune
 
 from acetune.core.errors import ReportError
 from acetune.core.record import Progress
+from acetune.exclusive_link import ExclusiveLink
 from acetune.ray import wire
 from acetune.ray.board import Reader
 from acetune.ray.link import RayLink, Saving
@@ -32,19 +33,20 @@ class RayTrial(Trial):
     def __init__(
         self, context: TrialContext, link: RayLink, outlet: ClassOutlet | FunctionOutlet
     ) -> None:
-        super().__init__(context, link)
+        self._exclusive = ExclusiveLink(link, context.device)
+        super().__init__(context, self._exclusive)
         self._outlet = outlet
         self._ray_link = link
         if isinstance(outlet, ClassOutlet):
             outlet.before_steps(self._begin_step)
-            self.let_go()  # until Ray calls step, if it does
+            self._exclusive.pause()  # until Ray calls step, if it does
 
     def _begin_step(self) -> None:
         """Ray calls ``step`` of a class trainable; before the first time it may restore it."""
         assert isinstance(self._outlet, ClassOutlet)
         if not self._progress.last_step and self._outlet.restored_step:
             self._ray_link.resume_at(self._outlet.restored_step)
-        self._place.enter()
+        self._exclusive.go_on()
         self.start_step()
 
     def result(self) -> dict[str, Any]:
@@ -52,7 +54,7 @@ class RayTrial(Trial):
         if not isinstance(self._outlet, ClassOutlet):
             raise ReportError("result() is for class trainables; here report() reports by itself")
         self._iteration_began = None  # what passes until the next step() is not training
-        self.let_go()
+        self._exclusive.pause()
         return self._outlet.take(self._ended)
 
 

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import signal
+import selectors
 import socket
-import subprocess
-import sys
-import threading
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import cloudpickle
 
-from acetune.core.errors import GoalError, TrainingCodeError
-from acetune.hardware import THREAD_VARIABLES
+from acetune.core.errors import GoalError
+from acetune.hardware import thread_variables
+from acetune.interprocess.child import Child
+from acetune.interprocess.frames import BlockingChannel, NonBlockingChannel
+from acetune.interprocess.pickling import pickle_code
 
-_CODE = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
-    "from acetune.replay.processes import serve; serve(int(sys.argv[1]))"
-)
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
-_PARENT_POLL_S = 0.5
-_LOOK_S = 1.0  # so often processes are looked at, should their pipes say nothing
+_LOOK_S = 1.0  # so often processes are looked at, where the system does not tell their end
 
 
 class Lost(NamedTuple):
@@ -39,50 +28,34 @@ class Lost(NamedTuple):
 
 
 class _Worker:
-    """A process of a bare interpreter, so that scripts need no ``__main__`` guard."""
+    """A process that does one job at a time."""
 
     def __init__(self, function: bytes, threads: int) -> None:
-        ours, theirs = socket.socketpair()
-        environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _CODE, str(theirs.fileno()), json.dumps(_module_path())],
-                pass_fds=[theirs.fileno()],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C reaches the parent alone
-            )
-        self.pipe = Connection(ours.detach())
+        self.child = Child(__name__, "serve", variables=thread_variables(threads))
+        self.pipe = NonBlockingChannel(self.child.socket)
         self.job = -1
-        self._send(function)
+        self.pipe.send(function)
 
     def give(self, job: int, argument: object) -> None:
         self.job = job
-        self._send(cloudpickle.dumps(argument))
+        self.pipe.send(cloudpickle.dumps(argument))
 
-    def _send(self, message: bytes) -> None:
-        with contextlib.suppress(OSError):  # its death is noticed when it is listened to
-            self.pipe.send_bytes(message)
-
-    def take(self) -> object:
-        """The result of its job; :class:`Lost` if it has died."""
-        try:
-            if not self.pipe.poll():  # it has died, but a child of its own holds the pipe open
-                raise EOFError
-            message = self.pipe.recv_bytes()
-        except (EOFError, OSError):
-            code = self.process.wait()
-            how = f"exit status {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
-            return Lost(f"its process died ({how})")
-        try:
-            return cloudpickle.loads(message)
-        except Exception as error:
-            return _lost(error)
+    def take(self) -> list[object]:
+        """The result of its job, once it is there; :class:`Lost` if the process has died."""
+        how = self.child.exit_word()  # before reading: what it sent before it died counts
+        messages = self.pipe.receive()
+        if messages:
+            return [_received(messages[0])]
+        if self.pipe.broken:
+            self.child.kill()
+            how = f"sent what is not a message: {self.pipe.broken}"
+        elif how is None and self.pipe.ended:
+            self.child.kill(after_s=1.0)  # it is ending
+            how = self.child.exit_word()
+        return [] if how is None else [Lost(f"its process {how}")]
 
     def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self.child.kill()
         self.pipe.close()
 
 
@@ -95,79 +68,66 @@ def run_jobs(
     """
     if len(jobs) and workers < 1:
         raise GoalError(f"workers must be a whole number >= 1, got {workers!r}")
-    pickled = _pickled(function)
+    pickled = pickle_code(function, "the function or a check")
     waiting = deque(range(len(jobs)))
-    busy: dict[Connection, _Worker] = {}
+    busy: list[_Worker] = []
     try:
         while waiting and len(busy) < workers:
-            worker = _Worker(pickled, threads)
-            busy[worker.pipe] = worker
-            worker.give(waiting[0], jobs[waiting.popleft()])
+            busy.append(_Worker(pickled, threads))
+            busy[-1].give(waiting[0], jobs[waiting.popleft()])
         while busy:
-            for pipe in _ready(busy):
-                worker = busy[pipe]
-                job, result = worker.job, worker.take()
-                if worker.process.poll() is not None:
-                    worker.kill()
-                    del busy[pipe]
+            for worker in _ready(busy):
+                for result in worker.take():
+                    job = worker.job
+                    if worker.child.exit_word() or not waiting:
+                        worker.kill()
+                        busy.remove(worker)
+                        if waiting:
+                            worker = _Worker(pickled, threads)
+                            busy.append(worker)
                     if waiting:
-                        worker = _Worker(pickled, threads)
-                        busy[worker.pipe] = worker
-                if waiting:
-                    worker.give(waiting[0], jobs[waiting.popleft()])
-                elif worker.pipe in busy:
-                    worker.kill()
-                    del busy[worker.pipe]
-                yield job, result
+                        worker.give(waiting[0], jobs[waiting.popleft()])
+                    yield job, result
     finally:
-        for worker in busy.values():
+        for worker in busy:
             worker.kill()
 
 
-def _ready(busy: dict[Connection, _Worker]) -> list[Connection]:
-    """Those that have something to say, or else those that have died without closing their pipe."""
-    ready = wait(list(busy), timeout=_LOOK_S)
-    dead = [pipe for pipe, worker in busy.items() if worker.process.poll() is not None]
-    return [pipe for pipe in busy if pipe in ready] or dead
+def _ready(busy: Sequence[_Worker]) -> list[_Worker]:
+    """Those that may have something to say, or have ended."""
+    with selectors.DefaultSelector() as selector:
+        for worker in busy:
+            sending = selectors.EVENT_WRITE if worker.pipe.sending else 0
+            selector.register(worker.pipe, selectors.EVENT_READ | sending, worker)
+            if worker.child.exit_handle is not None:
+                selector.register(worker.child.exit_handle, selectors.EVENT_READ, worker)
+        ready = selector.select(_LOOK_S)
+    for key, events in ready:
+        if events & selectors.EVENT_WRITE:
+            key.data.pipe.flush()
+    told = {id(key.data) for key, events in ready if events & selectors.EVENT_READ}
+    return [worker for worker in busy if id(worker) in told or worker.child.exit_word()]
 
 
-def serve(descriptor: int) -> None:
+def serve(connected: socket.socket) -> None:
     """What a worker does: jobs one after another until its parent goes away."""
-    threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
-    pipe = Connection(descriptor)
+    pipe = BlockingChannel(connected)
     with contextlib.suppress(EOFError, OSError):  # the parent has gone
-        function = _loaded(pipe.recv_bytes())
+        function = _loaded(pipe.receive())
         while True:
-            argument = pipe.recv_bytes()
+            argument = pipe.receive()
             try:
                 result = cloudpickle.dumps(function(cloudpickle.loads(argument)))
             except Exception as error:
                 result = cloudpickle.dumps(_lost(error))
-            pipe.send_bytes(result)
+            pipe.send(result)
 
 
-def _die_with_parent(parent: int) -> None:
-    """A parent that was killed leaves no job behind that goes on for nobody."""
-    while os.getppid() == parent:
-        time.sleep(_PARENT_POLL_S)
-    os.killpg(os.getpgrp(), signal.SIGKILL)
-
-
-def _module_path() -> list[str]:
-    """Where this process finds modules, the current folder by its name: workers find the same."""
-    return [_PACKAGE_ROOT, *(str(entry or Path.cwd()) for entry in sys.path)]
-
-
-def _pickled(function: Callable[[Any], object]) -> bytes:
+def _received(message: bytes) -> object:
     try:
-        pickled: bytes = cloudpickle.dumps(function)
+        return cloudpickle.loads(message)
     except Exception as error:
-        raise TrainingCodeError(
-            f"the function or a check cannot be sent to a worker process: {error}; create locks, "
-            "open files, connections and the like inside the function instead of using ones from "
-            "outside"
-        ) from error
-    return pickled
+        return _lost(error)
 
 
 def _loaded(pickled: bytes) -> Callable[[Any], object]:

@@ -19,7 +19,8 @@ from acetune.checking import Missing
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import AcetuneError, GoalError, TrialStopped
 from acetune.core.goals import FailedCheck, Goals, Objective, as_measurement
-from acetune.link import Plan, Reply, Report
+from acetune.exclusive_link import ExclusiveLink
+from acetune.link import Link, Plan, Reply, Report
 from acetune.policies import ACE
 from acetune.replay.curve_checks import CONFIRM, RESERVED
 from acetune.replay.partial import RecordedCurve
@@ -36,7 +37,8 @@ def train_curve(
 ) -> RecordedCurve:
     """The whole learning curve of one configuration, trained as the trial of that number."""
     goals = goals_of(task)
-    link = _RecordingLink(goals, task.confirm, lambda: trial.model)
+    recording = _RecordingLink(goals, task.confirm, lambda: trial.model)
+    link = ExclusiveLink(recording)
     with tempfile.TemporaryDirectory() as folder:
         context = TrialContext(
             number, 1, params, goals, _EVERYTHING, Path(folder), device=None, threads=threads
@@ -47,11 +49,11 @@ def train_curve(
                 task.train(trial)
             trial.close()
         finally:
-            trial.let_go()
-    return link.curve(params)
+            link.close()
+    return recording.curve(params)
 
 
-class _RecordingLink:
+class _RecordingLink(Link):
     """The engine's side of a trial that is recorded."""
 
     def __init__(
@@ -75,9 +77,6 @@ class _RecordingLink:
     def declare(self, total_steps: int) -> None:
         """See Link."""
         self._total_steps = total_steps
-
-    def note_hardware(self, description: str) -> None:
-        """See Link."""
 
     def fresh_gate(self, report: Report) -> float:
         """See Link."""

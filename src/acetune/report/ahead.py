@@ -15,9 +15,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from acetune.hardware import thread_variables
+
 if TYPE_CHECKING:
     from acetune.report.columns import Array
 
+# started as a file, and not as interprocess starts one: it imports NumPy and nothing of acetune,
+# which would take as long as reading what it reads
 _PROGRAM = Path(__file__).with_name("columns.py")
 _MANY = 100_000  # reports; fewer are read in less time than a process needs to start
 _SHARE = 0.7  # of the reports: this process has to import more, and begins later
@@ -55,7 +59,7 @@ class ReadAhead:
                 self._process = subprocess.Popen(
                     # -P: its neighbours here are not to be found in place of Python's own modules
                     [sys.executable, "-P", str(_PROGRAM), uri, str(self.last)],
-                    env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # it only copies
+                    env={**os.environ, **thread_variables(1)},  # it only copies
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,

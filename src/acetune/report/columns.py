@@ -25,7 +25,7 @@ STEP, END, AFTER = 0, 1, 2
 """Kinds of report: one of a step, and a check at or after the end of its trial."""
 
 UNCHECKED, INVALID, VALID = 0, 1, 2
-"""Strata of reports."""
+"""Strata of reports, by their numbers in ``core/decision.py``; a test holds them to be the same."""
 
 CONTINUE, STOP, FINISH = 0, 1, 2
 """What was decided at a report."""

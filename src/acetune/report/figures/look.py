@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from acetune.core.decision import STRATA as STRATA  # beside their looks
 from acetune.drawing.palette import FONT, GRID, LINE, TEXT
 
 VALID, INVALID, UNCHECKED = "#009E73", "#D55E00", "#7F7F7F"
@@ -15,8 +16,7 @@ BEST_OF_ALL = "#2B86C9"  # a blue between Okabe and Ito's two, which are too dar
 ANSWER = "#C9709F"
 NEUTRAL = "#7F7F7F"  # limits, thresholds
 
-#: by the number of the stratum in the columns: unchecked, invalid, valid
-STRATA = ("unchecked", "invalid", "valid")
+#: by the number of the stratum, as in STRATA
 STRATUM_COLOURS = (UNCHECKED, INVALID, VALID)
 STRATUM_SYMBOLS = ("circle-open", "x", "circle")
 

@@ -36,7 +36,7 @@ CPU = "cpu"
 class _Here(threading.local):
     """What this thread trains, whether it measures alone just now, what ends its waits to do so."""
 
-    place: weakref.ref[Place] | None = None
+    use: weakref.ref[DeviceUse] | None = None
     alone: bool = False
     give_up: Callable[[], bool] | None = None
 
@@ -52,41 +52,41 @@ def measured_alone(check: object) -> bool:
     return bool(getattr(check, "measured_alone", False))
 
 
-def measured_aside(check: object) -> bool:
+def measured_on_reserved(check: object) -> bool:
     """Whether this is measured on a device that no trial uses."""
     return isinstance(getattr(check, "aside", None), (frozenset, str))
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class DeviceNeeds:
     """What is asked of trials by checks that somebody else makes: the driver, of configurations.
 
     The checks themselves may not be fit to be sent to where trials are trained.
     """
 
     devices: frozenset[str] = frozenset()  # where they are measured alone
-    aside: frozenset[frozenset[int] | str] = frozenset()
+    reserved: frozenset[frozenset[int] | str] = frozenset()
 
 
-def wishes_of(checks: Iterable[Any]) -> Wishes:
+def needs_of(checks: Iterable[Any]) -> DeviceNeeds:
     """What checks that are made in this process ask of trials that are trained in others."""
     devices: set[str] = set()
-    aside: set[frozenset[int] | str] = set()
+    reserved: set[frozenset[int] | str] = set()
     for check in checks:
         if measured_alone(check):
             devices |= {CPU, *_devices_of(check, [])}
-        elif measured_aside(check):
-            aside.add(check.aside)
-    return Wishes(frozenset(devices), frozenset(aside))
+        elif measured_on_reserved(check):
+            reserved.add(check.aside)
+    return DeviceNeeds(frozenset(devices), frozenset(reserved))
 
 
 def hardware_for(checks: Iterable[Any]) -> str | None:
     """What these checks are measured on in this process, in words; None where it is no matter."""
-    wishes = wishes_of(checks)
-    return _hardware_with(wishes.aside) if wishes.devices or wishes.aside else None
+    needs = needs_of(checks)
+    return _hardware_with(needs.reserved) if needs.devices or needs.reserved else None
 
 
-class Place:
+class DeviceUse:
     """What a trial does so that others can measure alone: nothing, unless a check asks for it.
 
     Parameters
@@ -100,7 +100,7 @@ class Place:
         self.own = [f"gpu-{name}" for name in gpus] or [CPU]
         self._devices: list[DeviceLocks] = []
         self._inside = False
-        self._aside: set[frozenset[int] | str] = set()
+        self._reserved: set[frozenset[int] | str] = set()
         self._measured_on: set[str] = set()  # by checks of its own, or used meanwhile
         self._hardware_matters = False  # to a check that has come up
 
@@ -110,8 +110,8 @@ class Place:
         for check in checks:
             if measured_alone(check):
                 devices |= {CPU, *self.own, *_devices_of(check, self.own)}
-            elif measured_aside(check) and check.aside not in self._aside:
-                self._aside.add(check.aside)
+            elif measured_on_reserved(check) and check.aside not in self._reserved:
+                self._reserved.add(check.aside)
                 self._hardware_matters = True
                 _keep_off(check.aside)
         if not devices <= self._measured_on:
@@ -119,12 +119,12 @@ class Place:
             self._hardware_matters = True
         self._be_on(devices)
 
-    def make_way(self, wishes: Wishes) -> None:
+    def make_way(self, needs: DeviceNeeds) -> None:
         """Others make such checks: from now on the trial keeps out of their way."""
-        for aside in wishes.aside:
-            _keep_off(aside)
-        if wishes.devices:
-            self._be_on({CPU, *self.own, *wishes.devices})
+        for reserved in needs.reserved:
+            _keep_off(reserved)
+        if needs.devices:
+            self._be_on({CPU, *self.own, *needs.devices})
 
     def _be_on(self, devices: set[str]) -> None:
         """Be in the rooms of these devices too."""
@@ -138,10 +138,10 @@ class Place:
         """Training goes on; waits while somebody measures."""
         if not self._devices:
             return
-        before = None if _here.place is None else _here.place()
+        before = None if _here.use is None else _here.use()
         if before is not None and before is not self:
             before.leave()
-        _here.place = weakref.ref(self)
+        _here.use = weakref.ref(self)
         if not self._inside:
             self._inside = True
             for device in self._devices:
@@ -158,7 +158,7 @@ class Place:
         if not self._hardware_matters:
             return None
         self._hardware_matters = False
-        return _hardware_with(self._aside)
+        return _hardware_with(self._reserved)
 
     @property
     def inside(self) -> bool:
@@ -174,17 +174,17 @@ class Place:
 
 
 @contextlib.contextmanager
-def outside() -> Iterator[None]:
+def paused() -> Iterator[None]:
     """Within this the trial that this thread trains is in no room, so that it may wait."""
-    place = None if _here.place is None else _here.place()
-    if place is None or not place.inside:
+    use = None if _here.use is None else _here.use()
+    if use is None or not use.inside:
         yield
         return
-    place.leave()
+    use.leave()
     try:
         yield
     finally:
-        place.enter()
+        use.enter()
 
 
 @contextlib.contextmanager
@@ -208,16 +208,16 @@ def alone(check: object) -> Iterator[None]:
     The check of a trial is measured on the device of the trial that this thread trains, unless it
     says otherwise. Within itself it does nothing.
     """
-    if _here.alone or not (measured_alone(check) or measured_aside(check)):
+    if _here.alone or not (measured_alone(check) or measured_on_reserved(check)):
         yield
         return
-    place = None if _here.place is None else _here.place()
-    resting = place if place is not None and place.inside and measured_alone(check) else None
+    use = None if _here.use is None else _here.use()
+    resting = use if use is not None and use.inside and measured_alone(check) else None
     if resting is not None:
         resting.leave()
-    if place is None:
-        place = Place("cuda" if gpu_in_use() else None)
-    devices, host = _measured_on(check, place.own)
+    if use is None:
+        use = DeviceUse("cuda" if gpu_in_use() else None)
+    devices, host = _measured_on(check, use.own)
     _here.alone = True
     try:
         if host is not None:
@@ -236,7 +236,7 @@ def alone(check: object) -> Iterator[None]:
 def _measured_on(check: object, own: list[str]) -> tuple[list[DeviceLocks], DeviceLocks | None]:
     """What nobody else may use meanwhile, in order; and the processor, where others may use it."""
     if not measured_alone(check):
-        return [DeviceLocks(name) for name in _aside_names(check)], None
+        return [DeviceLocks(name) for name in _reserved_names(check)], None
     names = sorted(_devices_of(check, own), key=_order)
     # what runs on a GPU uses the processor too, as any trial does: nobody measures there meanwhile
     return [DeviceLocks(name) for name in names], None if CPU in names else DeviceLocks(CPU)
@@ -256,34 +256,36 @@ def _order(name: str) -> tuple[bool, str]:
 # -- devices set aside ---------------------------------------------------------------------------
 
 
-def described(aside: frozenset[int] | str) -> str:
+def described(reserved: frozenset[int] | str) -> str:
     """A device that is set aside, in words."""
-    if isinstance(aside, str):
-        return f"GPU {aside}"
-    return f"core{'' if len(aside) == 1 else 's'} {', '.join(map(str, sorted(aside)))}"
+    if isinstance(reserved, str):
+        return f"GPU {reserved}"
+    return f"core{'' if len(reserved) == 1 else 's'} {', '.join(map(str, sorted(reserved)))}"
 
 
-def _hardware_with(aside: Iterable[frozenset[int] | str]) -> str:
-    return "; ".join([describe_hardware(), *(f"set aside: {described(found)}" for found in aside)])
+def _hardware_with(reserved: Iterable[frozenset[int] | str]) -> str:
+    return "; ".join(
+        [describe_hardware(), *(f"set aside: {described(found)}" for found in reserved)]
+    )
 
 
-def _aside_names(check: Any) -> list[str]:
-    aside = check.aside
-    if isinstance(aside, str):
-        return [f"aside-gpu-{aside}"]
-    return [f"aside-core-{core}" for core in sorted(aside)]
+def _reserved_names(check: Any) -> list[str]:
+    reserved = check.aside
+    if isinstance(reserved, str):
+        return [f"aside-gpu-{reserved}"]
+    return [f"aside-core-{core}" for core in sorted(reserved)]
 
 
-def _keep_off(aside: frozenset[int] | str) -> None:
+def _keep_off(reserved: frozenset[int] | str) -> None:
     """Take the cores that are set aside from this process, which trains."""
-    if isinstance(aside, str):
+    if isinstance(reserved, str):
         return
     if not hasattr(os, "sched_setaffinity"):
-        raise GoalError(f"cores {sorted(aside)} cannot be set aside: only Linux can do that")
-    left = os.sched_getaffinity(0) - aside
+        raise GoalError(f"cores {sorted(reserved)} cannot be set aside: only Linux can do that")
+    left = os.sched_getaffinity(0) - reserved
     if not left:
         raise GoalError(
-            f"cores {sorted(aside)} are set aside, and this process has no other to train on; "
+            f"cores {sorted(reserved)} are set aside, and this process has no other to train on; "
             "give fewer"
         )
     for thread in Path("/proc/self/task").iterdir():
@@ -292,7 +294,7 @@ def _keep_off(aside: frozenset[int] | str) -> None:
 
 
 def _forget_in_child() -> None:
-    _here.place, _here.alone, _here.give_up = None, False, None
+    _here.use, _here.alone, _here.give_up = None, False, None
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

@@ -19,8 +19,16 @@ from typing import Any
 import pytest
 
 from acetune.core.errors import GoalError, StudyError
+from acetune.exclusive import (
+    DeviceNeeds,
+    DeviceUse,
+    alone,
+    hardware_for,
+    needs_of,
+    paused,
+    waiting_until,
+)
 from acetune.locks import GivenUpError, lock_folder
-from acetune.quiet import Place, Wishes, alone, hardware_for, outside, waiting_until, wishes_of
 
 ALONE = SimpleNamespace(measured_alone=True)
 DEADLINE_S = 60.0
@@ -33,11 +41,11 @@ def _locks_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-def trains(device: str | None = None, check: Any = ALONE) -> Place:
+def trains(device: str | None = None, check: Any = ALONE) -> DeviceUse:
     """A trial that trains, with a check that is measured alone."""
-    place = Place(device)
-    place.expect([check])
-    return place
+    use = DeviceUse(device)
+    use.expect([check])
+    return use
 
 
 def locked(name: str, how: str = "exclusive") -> bool:
@@ -76,7 +84,7 @@ def process(body: str) -> Iterator[subprocess.Popen[str]]:
     source = (
         "import os, subprocess, sys, time\n"
         "from types import SimpleNamespace\n"
-        "from acetune.quiet import Place, alone\n"
+        "from acetune.exclusive import DeviceUse, alone\n"
         "check = SimpleNamespace(measured_alone=True)\n"
         "def ready(): print('ready', flush=True)\n" + body
     )
@@ -91,12 +99,12 @@ def process(body: str) -> Iterator[subprocess.Popen[str]]:
         started.stdout.close()
 
 
-TRAINS = "place = Place(); place.expect([check]); ready(); time.sleep(600)"
+TRAINS = "use = DeviceUse(); use.expect([check]); ready(); time.sleep(600)"
 MEASURES = "with alone(check): ready(); time.sleep(600)"
 # in the room itself, so that the measurement has the turnstile and waits for ever
 WAITS = (
     "import threading\n"
-    "place = Place(); place.expect([check])\n"
+    "use = DeviceUse(); use.expect([check])\n"
     "def measure():\n"
     "    with alone(check): pass\n"
     "threading.Thread(target=measure, daemon=True).start()\n"
@@ -108,10 +116,10 @@ WAITS = (
 
 
 def test_trials_train_together_and_one_measures_alone() -> None:
-    place = trains()
+    use = trains()
     assert room() == "some that train"
     with process(TRAINS) as other:
-        place.leave()
+        use.leave()
         assert room() == "some that train"  # the other one
         other.kill()
         other.wait()
@@ -122,13 +130,13 @@ def test_trials_train_together_and_one_measures_alone() -> None:
 
 
 def test_a_trial_that_measures_leaves_its_own_place_and_comes_back() -> None:
-    place = trains()
+    use = trains()
     with alone(ALONE):
         assert room() == "one that measures"
         with alone(ALONE):  # within itself nothing happens
             assert room() == "one that measures"
         assert room() == "one that measures"
-    assert room() == "some that train" and place.inside
+    assert room() == "some that train" and use.inside
 
 
 def test_a_place_that_is_left_is_not_taken_again_by_a_measurement() -> None:
@@ -139,11 +147,11 @@ def test_a_place_that_is_left_is_not_taken_again_by_a_measurement() -> None:
 
 
 def test_an_error_within_gives_everything_back() -> None:
-    place = trains()
+    use = trains()
     with pytest.raises(ZeroDivisionError), alone(ALONE):
         raise ZeroDivisionError
     assert room() == "some that train"
-    place.leave()
+    use.leave()
     assert room() == "nobody" and not locked("cpu.turnstile")
 
 
@@ -154,10 +162,10 @@ def test_who_wants_to_measure_keeps_others_from_coming_in() -> None:
 
 
 def test_trials_without_such_a_check_touch_no_file() -> None:
-    place = Place("cuda:0")
-    place.expect([lambda model: 1.0])
-    with place, alone(len):
-        assert place.untold_hardware() is None
+    use = DeviceUse("cuda:0")
+    use.expect([lambda model: 1.0])
+    with use, alone(len):
+        assert use.untold_hardware() is None
     assert not lock_folder().exists()
 
 
@@ -204,17 +212,17 @@ def test_a_trial_that_was_never_ended_does_not_block_its_own_thread() -> None:
 
 
 def test_a_trial_that_is_forgotten_lets_go() -> None:
-    place = trains()
+    use = trains()
     assert room() == "some that train"
-    del place
+    del use
     assert room() == "nobody"
 
 
 def test_a_trial_may_be_trained_by_another_thread_than_made_it() -> None:
-    place, seen = trains(), []
+    use, seen = trains(), []
 
     def report() -> None:
-        place.enter()
+        use.enter()
         with alone(ALONE):
             seen.append(room())
 
@@ -236,14 +244,14 @@ def test_a_process_that_is_killed_blocks_nobody(body: str) -> None:
 
 
 FORKS = """
-place = Place(); place.expect([check])
+use = DeviceUse(); use.expect([check])
 child = os.fork()
 if child == 0:
     ready(); print(os.getpid(), flush=True)
 time.sleep(600)
 """
 STARTS = """
-place = Place(); place.expect([check])
+use = DeviceUse(); use.expect([check])
 child = subprocess.Popen(["sleep", "600"], close_fds=False, stdout=subprocess.DEVNULL)
 ready(); print(child.pid, flush=True); time.sleep(600)
 """
@@ -265,18 +273,18 @@ def test_children_of_a_trial_do_not_hold_its_place(body: str) -> None:
 
 
 def test_a_forked_child_does_not_give_its_parents_place_away() -> None:
-    place = trains()
+    use = trains()
     child = os.fork()
     if child == 0:
         try:
-            place.leave()
-            del place
+            use.leave()
+            del use
             trains().leave()  # it may train something of its own
         finally:
             os._exit(0)
     os.waitpid(child, 0)
     assert room() == "some that train"
-    place.leave()
+    use.leave()
     assert room() == "nobody"
 
 
@@ -286,22 +294,22 @@ number, log = int(sys.argv[1]), os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
 os.environ["CUDA_VISIBLE_DEVICES"] = "1" if number == 1 else "0"
 chance = random.Random(number)
 checks = [check, SimpleNamespace(measured_alone=True, device="cpu")]
-place = Place("cuda:0" if number < 4 else None)
+use = DeviceUse("cuda:0" if number < 4 else None)
 def note(what, on, began):
     os.write(log, f"{what} {on} {os.getpid()} {began} {time.monotonic()}\\n".encode())
-place.expect(checks)
+use.expect(checks)
 for step in range(40):
     began = time.monotonic()
     time.sleep(chance.random() / 500)
-    note("step", "cpu+" + place.own[0], began)
+    note("step", "cpu+" + use.own[0], began)
     if chance.random() < 0.6:
         made = chance.choice(checks)
         with alone(made):
             began = time.monotonic()
             time.sleep(chance.random() / 500)
-            note("alone", "cpu" if hasattr(made, "device") else place.own[0], began)
-    place.leave()
-    place.enter()
+            note("alone", "cpu" if hasattr(made, "device") else use.own[0], began)
+    use.leave()
+    use.enter()
 """
 
 
@@ -309,7 +317,7 @@ def test_a_crowd_on_three_devices_never_measures_in_company_and_always_ends(tmp_
     log = tmp_path / "log"
     log.touch()
     setup = "import os, time\nfrom types import SimpleNamespace\n"
-    setup += "from acetune.quiet import Place, alone\n"
+    setup += "from acetune.exclusive import DeviceUse, alone\n"
     setup += "check = SimpleNamespace(measured_alone=True)\n"
     crowd = [
         subprocess.Popen([sys.executable, "-c", setup + STORM, str(number), str(log)])
@@ -362,18 +370,18 @@ def test_a_check_on_a_gpu_gives_up_waiting_for_the_processor_too() -> None:
 
 
 def test_outside_its_room_a_trial_may_wait() -> None:
-    with outside():  # no trial at all
+    with paused():  # no trial at all
         pass
-    place = trains()
-    with pytest.raises(ZeroDivisionError), outside():
+    use = trains()
+    with pytest.raises(ZeroDivisionError), paused():
         assert room() == "nobody"
         with alone(ALONE):
             pass
         assert room() == "nobody"
         raise ZeroDivisionError
     assert room() == "some that train"
-    place.leave()
-    with outside():
+    use.leave()
+    with paused():
         pass
     assert room() == "nobody"  # it was not in the room before
 
@@ -383,21 +391,21 @@ def test_outside_its_room_a_trial_may_wait() -> None:
 
 def test_a_trial_makes_way_for_checks_that_others_make(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
-    wishes = wishes_of([len, ALONE, SimpleNamespace(measured_alone=True, device="cuda:1")])
+    needs = needs_of([len, ALONE, SimpleNamespace(measured_alone=True, device="cuda:1")])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4")  # what a worker sees
-    place = Place("cuda:0")
-    place.make_way(wishes)
+    use = DeviceUse("cuda:0")
+    use.make_way(needs)
     assert room("cpu") == room("gpu-4") == room("gpu-6") == "some that train"
-    assert place.untold_hardware() is None  # nothing is measured on what this trial uses
-    place.expect([ALONE])
-    assert "cores" in (place.untold_hardware() or "")
-    place.expect([ALONE])
-    assert place.untold_hardware() is None
+    assert use.untold_hardware() is None  # nothing is measured on what this trial uses
+    use.expect([ALONE])
+    assert "cores" in (use.untold_hardware() or "")
+    use.expect([ALONE])
+    assert use.untold_hardware() is None
 
 
 def test_checks_that_want_nothing_touch_no_file() -> None:
-    assert wishes_of([len]) == Wishes() and hardware_for([len]) is None
-    Place().make_way(Wishes())
+    assert needs_of([len]) == DeviceNeeds() and hardware_for([len]) is None
+    DeviceUse().make_way(DeviceNeeds())
     assert not lock_folder().exists()
 
 
@@ -406,7 +414,7 @@ def test_what_others_set_aside_is_kept_off() -> None:
     check = SimpleNamespace(measured_alone=False, aside=every)
     assert (hardware_for([check]) or "").partition("; set aside: core")[2]
     with pytest.raises(GoalError, match="no other to train on; give fewer"):
-        Place().make_way(wishes_of([check]))
+        DeviceUse().make_way(needs_of([check]))
 
 
 # -- which device --------------------------------------------------------------------------------
@@ -414,35 +422,35 @@ def test_what_others_set_aside_is_kept_off() -> None:
 
 def test_a_gpu_is_known_by_its_physical_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    place = trains("cuda:0")
+    use = trains("cuda:0")
     assert room("gpu-3") == room("cpu") == "some that train"
     with alone(ALONE):
         assert room("gpu-3") == "one that measures"
         assert room("cpu") == "some that train"  # it uses the processor, as any trial does
-    place.leave()
+    use.leave()
     assert room("gpu-3") == room("cpu") == "nobody"
 
 
 def test_a_trial_with_several_gpus_is_on_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1, 2")
-    place = trains("cuda:0")
-    assert place.inside and room("gpu-1") == room("gpu-2") == "some that train"
+    use = trains("cuda:0")
+    assert use.inside and room("gpu-1") == room("gpu-2") == "some that train"
 
 
 def test_a_check_may_be_on_another_device_than_its_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a/b")
     served = SimpleNamespace(measured_alone=True, device="cpu")
-    place = trains("0", served)
+    use = trains("0", served)
     with alone(served):
         assert room("cpu") == "one that measures"
         assert room("gpu-GPU-a_b") == "nobody"
-    assert room("gpu-GPU-a_b") == "some that train" and place.inside
+    assert room("gpu-GPU-a_b") == "some that train" and use.inside
 
 
 def test_a_check_on_a_gpu_of_trials_that_were_given_none() -> None:
     on_gpu = SimpleNamespace(measured_alone=True, device="cuda:1")
-    place = trains(None, on_gpu)
-    assert room("gpu-1") == "some that train" and place.inside
+    use = trains(None, on_gpu)
+    assert room("gpu-1") == "some that train" and use.inside
     with alone(on_gpu):
         assert room("gpu-1") == "one that measures"
 
@@ -452,8 +460,8 @@ def test_a_check_on_a_gpu_of_trials_that_were_given_none() -> None:
 
 def test_what_is_measured_aside_waits_for_its_like_only() -> None:
     aside = SimpleNamespace(measured_alone=False, aside="1")
-    place = trains()
-    place.expect([aside])
+    use = trains()
+    use.expect([aside])
     with alone(aside):
         assert room("cpu") == "some that train"
         assert room("aside-gpu-1") == "one that measures"
@@ -463,7 +471,7 @@ def test_what_is_measured_aside_waits_for_its_like_only() -> None:
 def test_cores_that_are_all_set_aside_are_an_error() -> None:
     every = frozenset(os.sched_getaffinity(0))
     with pytest.raises(GoalError, match="no other to train on; give fewer"):
-        Place().expect([SimpleNamespace(measured_alone=False, aside=every)])
+        DeviceUse().expect([SimpleNamespace(measured_alone=False, aside=every)])
     assert os.sched_getaffinity(0) == every
 
 

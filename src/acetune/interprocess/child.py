@@ -1,0 +1,169 @@
+"""A process of a bare interpreter on this machine, with a socket to talk to it.
+
+A bare interpreter imports nothing of the user's by itself, so that scripts need no ``__main__``
+guard and notebooks work. Both sides are here: :class:`Child` starts one and ends it, and
+:func:`main` is where the new process begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+# the cores are taken before anything is imported that counts them
+_CODE = (
+    "import json, os, sys; start = json.loads(sys.argv[1]); "
+    "start['cores'] and os.sched_setaffinity(0, start['cores']); "
+    "sys.path[:] = [start['root'], *start['module_path']]; "
+    "from acetune.interprocess.child import main; main(start)"
+)
+_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+_PARENT_POLL_S = 0.5
+
+
+class Child:
+    """A process that this one has started. It ends when this one is killed.
+
+    Parameters
+    ----------
+    module, function:
+        What the new process calls, with its socket and the ``arguments``.
+    arguments:
+        Texts.
+    variables:
+        Set in its environment, beside those of this process.
+    cores:
+        The only ones it may use; any where there are none.
+    own_session:
+        Whether Ctrl-C spares it, and :meth:`kill` ends whatever it has started too. If not, it
+        shares the fate of this process's group, and ignores Ctrl-C.
+    output:
+        The file for what it prints; where this process prints by default.
+
+    Attributes
+    ----------
+    socket:
+        To the new process.
+    exit_handle:
+        Becomes readable when the process has ended, where the system has such a thing. End-of-file
+        on the socket would wait for every child that the new process has forked.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        function: str,
+        arguments: Iterable[str] = (),
+        *,
+        variables: Mapping[str, str] | None = None,
+        cores: Iterable[int] = (),
+        own_session: bool = True,
+        output: IO[bytes] | None = None,
+    ) -> None:
+        self.socket, theirs = socket.socketpair()
+        self._own_session = own_session
+        start = {
+            "root": _PACKAGE_ROOT,
+            "module_path": module_path(),
+            "cores": sorted(cores),
+            "parent": os.getpid(),
+            "descriptor": theirs.fileno(),
+            "own_session": own_session,
+            "module": module,
+            "function": function,
+            "arguments": list(arguments),
+        }
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _CODE, json.dumps(start)],
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, **(variables or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=own_session,
+            )
+        self.exit_handle: int | None = None
+        open_pidfd = getattr(os, "pidfd_open", None)
+        if open_pidfd is not None:
+            with contextlib.suppress(OSError):
+                self.exit_handle = open_pidfd(self._process.pid)
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    def exit_word(self) -> str | None:
+        """How it ended, in words, or None while it runs."""
+        code = self._process.poll()
+        if code is None:
+            return None
+        if code >= 0:
+            return f"exited with status {code}"
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:  # one of those without a name of their own
+            name = f"signal {-code}"
+        hint = " (out of memory?)" if -code == signal.SIGKILL else ""
+        return f"was killed by {name}{hint}"
+
+    def kill(self, after_s: float = 0.0) -> None:
+        """End it, and everything in its session, at once or once it has had time to leave."""
+        if after_s:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(after_s)
+        if self._own_session:  # also what it has forked and left behind
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        else:
+            self._process.kill()
+        self._process.wait()
+        self.forget_exit()
+
+    def forget_exit(self) -> None:
+        """Close ``exit_handle``: nobody waits for the end of the process any more."""
+        if self.exit_handle is not None:
+            os.close(self.exit_handle)
+            self.exit_handle = None
+
+
+def module_path() -> list[str]:
+    """Where this process finds modules; the current folder by its name."""
+    return [str(entry or Path.cwd()) for entry in sys.path]
+
+
+def main(start: dict[str, Any]) -> None:
+    """Where the new process begins."""
+    watch = threading.Thread(target=_die_with_parent, args=(start["parent"],), daemon=True)
+    watch.start()
+    if not start["own_session"]:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that asks
+    function = getattr(importlib.import_module(start["module"]), start["function"])
+    sys.path[:] = start["module_path"]
+    function(socket.socket(fileno=start["descriptor"]), *start["arguments"])
+
+
+def end_at_once() -> None:
+    """End this process, with everything in its group if that is its own."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _die_with_parent(parent: int) -> None:
+    """A parent that was killed cannot say good-bye, and nothing goes on for nobody."""
+    while os.getppid() == parent:
+        time.sleep(_PARENT_POLL_S)
+    end_at_once()

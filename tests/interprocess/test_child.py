@@ -1,0 +1,112 @@
+"""A bare interpreter: it finds what its parent finds, and is gone when it should be."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acetune.interprocess.child import Child, module_path
+from acetune.interprocess.frames import BlockingChannel
+from engines.helpers import alive, read_lines, script, wait_for
+
+CORES = sorted(os.sched_getaffinity(0))
+UNNAMED = signal.SIGRTMIN + 3  # a signal without a name of its own
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """A module with a function ``talk``, which only the path of this process leads to."""
+
+    def write(body: str) -> str:
+        (tmp_path / "talking.py").write_text(
+            f"import os, pickle, signal, sys\n\ndef talk(connected, *arguments):\n    {body}\n"
+        )
+        monkeypatch.syspath_prepend(str(tmp_path))
+        return "talking"
+
+    return write
+
+
+def heard(child: Child) -> Any:
+    channel = BlockingChannel(child.socket)
+    try:
+        return pickle.loads(channel.receive())
+    finally:
+        child.kill(after_s=60.0)
+        channel.close()
+
+
+def sending(what: str) -> str:
+    return (
+        "from acetune.interprocess.frames import BlockingChannel; "
+        f"BlockingChannel(connected).send(pickle.dumps({what}))"
+    )
+
+
+def test_it_is_called_with_its_arguments_and_has_the_path_of_its_parent(
+    module: Callable[[str], str],
+) -> None:
+    child = Child(module(sending("(arguments, sys.path)")), "talk", ["a", "b c"])
+    assert heard(child) == (("a", "b c"), module_path())
+    assert child.exit_word() == "exited with status 0"
+
+
+def test_cores_and_variables_are_there_from_the_start(module: Callable[[str], str]) -> None:
+    body = sending("(os.sched_getaffinity(0), os.environ['SOME_NAME'], os.getpgrp())")
+    child = Child(
+        module(body), "talk", variables={"SOME_NAME": "x"}, cores=CORES[-1:], own_session=False
+    )
+    assert heard(child) == ({CORES[-1]}, "x", os.getpgrp())
+
+
+@pytest.mark.parametrize(
+    ("body", "how"),
+    [
+        ("os._exit(3)", "exited with status 3"),
+        ("os.kill(os.getpid(), signal.SIGTERM)", "was killed by SIGTERM"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "was killed by SIGKILL (out of memory?)"),
+        # a signal without a name of its own
+        (
+            "os.kill(os.getpid(), signal.SIGRTMIN + 3)",
+            f"was killed by signal {signal.SIGRTMIN + 3}",
+        ),
+    ],
+)
+def test_how_it_ended(module: Callable[[str], str], body: str, how: str) -> None:
+    child = Child(module(body), "talk")
+    child.kill(after_s=60.0)
+    child.socket.close()
+    assert child.exit_word() == how
+    assert child.exit_handle is None
+
+
+@pytest.mark.parametrize("own_session", [True, False])
+def test_it_ends_with_its_parent_and_takes_no_stranger_along(
+    tmp_path: Path, own_session: bool
+) -> None:
+    (tmp_path / "waiting.py").write_text("import time\ndef talk(connected): time.sleep(1000)\n")
+    source = f"""
+import subprocess, sys, time
+from acetune.interprocess.child import Child
+sys.path.insert(0, {str(tmp_path)!r})
+stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+child = Child("waiting", "talk", own_session={own_session})
+with open(sys.argv[1], "a") as file:
+    file.write(f"{{child.pid}} {{stranger.pid}}\\n")
+time.sleep(1000)
+"""
+    notes = tmp_path / "pids"
+    with script(tmp_path / "script.py", source, notes) as process:
+        wait_for(lambda: read_lines(notes), "the child to be started")
+        ((child, stranger),) = [map(int, line) for line in read_lines(notes)]
+        process.kill()
+        process.wait()
+        wait_for(lambda: not alive(child), "the child to end")
+        assert alive(stranger)
+        os.kill(stranger, signal.SIGKILL)
