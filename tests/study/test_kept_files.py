@@ -481,8 +481,9 @@ def test_a_study_of_format_1_can_be_read(old: Path) -> None:
     assert result.best.load() == {"x": 1.0, "step": 3, "g": 1}
     assert result.best.next_best is not None and result.best.next_best.trial == 3
     words = [sys.executable, "-m", "acetune", "show", str(old)]
-    shown = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert "model-0000003" in shown.stdout.replace("\n", "")
+    wide = os.environ | {"COLUMNS": "500"}
+    shown = subprocess.run(words, capture_output=True, text=True, check=True, env=wide)
+    assert "model-0000003" in shown.stdout
     write_report(old, old.with_name("page.html"))
     assert version(old) == 1 and old.read_bytes() == before
 

@@ -675,7 +675,8 @@ def test_progress_where_there_is_no_terminal(
     lines = err.splitlines()
     assert all(line.startswith("acetune: ") for line in lines)
     assert [line for line in lines if "goes on after 1 trial and" in line]
-    assert "trials 2 finished" in lines[-1] and "best loss 1, g 1 (trial 2 step 1)" in lines[-1]
+    assert "trials 2 finished" in lines[-1]
+    assert "best in the search: loss 1, g 1 (trial 2 step 1)" in lines[-1]
 
 
 def test_one_interrupted_trial_is_one(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
