@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from acetune.core.arguments import is_number, require_whole
 from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
 from acetune.engines.local import available_cores, default_threads
 from acetune.engines.ray_cluster import RayCluster
 from acetune.engines.settings import Settings
 from acetune.policies import Policy
-from acetune.policies.base import require_whole
 
 
 def require_options(
@@ -55,17 +55,13 @@ def make_settings(
     seconds = {"time_budget_s": time_budget_s, "report_timeout_s": report_timeout_s}
     seconds["stop_grace_s"] = stop_grace_s
     for name, number in seconds.items():
-        if number is not None and not (
-            isinstance(number, (int, float)) and 0 < number < float("inf")
-        ):
+        if number is not None and not (is_number(number) and number > 0):
             raise GoalError(f"{name} must be a number of seconds > 0, got {number!r}")
     whole = {"max_trials": (max_trials, 1), "workers": (workers, 1), "threads": (threads, 1)}
     whole |= {"retries": (retries, 0), "max_failures": (max_failures, 1)}
     for name, (value, least) in whole.items():
-        if value is not None and (
-            isinstance(value, bool) or not isinstance(value, int) or value < least
-        ):
-            raise GoalError(f"{name} must be a whole number >= {least}, got {value!r}")
+        if value is not None:
+            require_whole(name, value, least)
     if isinstance(devices, (str, int)):
         raise GoalError(f"devices must be a list such as [0, 1], got {devices!r}")
     count = workers or (len(devices) if devices else available_cores())

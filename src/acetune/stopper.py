@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from acetune.core.arguments import require_whole
 from acetune.core.errors import GoalError, ReportError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Mode, Objective
 from acetune.core.history import History
@@ -69,8 +70,7 @@ class Stopper:
         policy: Policy | None = None,
         confirm_top: int = 1,
     ) -> None:
-        if not isinstance(confirm_top, int) or confirm_top < 1:
-            raise GoalError(f"confirm_top must be a whole number >= 1, got {confirm_top!r}")
+        require_whole("confirm_top", confirm_top, least=1)
         if policy is not None and not isinstance(policy, Policy):
             raise GoalError(f"policy must be a policy such as acetune.ACE2(), got {policy!r}")
         self.goals = Goals(Objective(objective, mode), tuple(constraints))
@@ -108,7 +108,7 @@ class Stopper:
         if known is not None and known.state in ("finished", "stopped"):
             raise ReportError(f"trial {trial!r} has {known.state} and cannot start again")
         total_steps = require_total_steps(total_steps)
-        interval = self.policy.interval(total_steps, self.history.costs)
+        interval = self.policy.first_check(total_steps, self.history.costs)
         return self.restart(trial, total_steps, interval, self.history.costs.ratio, resumed_from)
 
     def restart(

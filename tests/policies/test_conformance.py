@@ -208,8 +208,8 @@ def test_asking_changes_nothing(name: str, seed: int) -> None:
 def test_choosing_an_interval_changes_nothing(name: str, total_steps: int | None) -> None:
     stopper = Run(name, seed=0).stopper
     before = pickle.dumps(stopper.history)
-    first = stopper.policy.interval(total_steps, stopper.history.costs)
-    assert stopper.policy.interval(total_steps, stopper.history.costs) == first
+    first = stopper.policy.first_check(total_steps, stopper.history.costs)
+    assert stopper.policy.first_check(total_steps, stopper.history.costs) == first
     assert (first is None and total_steps is None) or 1 <= first <= (total_steps or first)
     assert pickle.dumps(stopper.history) == before
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from acetune.core.arguments import require_whole
 from acetune.core.errors import GoalError
-from acetune.policies.base import require_whole
 from acetune.trial import Trial
 
 

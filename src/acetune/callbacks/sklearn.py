@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acetune.callbacks._trial import Saving, require_trial
+from acetune.core.arguments import require_whole
 from acetune.core.errors import GoalError, MissingExtraError
-from acetune.policies.base import require_whole
 from acetune.trial import Trial
 
 try:

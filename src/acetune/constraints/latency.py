@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from acetune.constraints import _aside
 from acetune.constraints._quantiles import quantile
+from acetune.core.arguments import require_whole
 from acetune.core.errors import GoalError
 from acetune.core.goals import Estimate
 from acetune.hardware import describe_hardware, physical_gpu, synchroniser
@@ -231,9 +232,8 @@ class LatencyCheck:
 
 
 def _require_calls(warmup: int, repeats: int) -> None:
-    for name, count, least in (("warmup", warmup, 0), ("repeats", repeats, 1)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < least:
-            raise GoalError(f"{name} must be a whole number >= {least}, got {count!r}")
+    require_whole("warmup", warmup, least=0)
+    require_whole("repeats", repeats, least=1)
 
 
 def _names_device(device: object) -> bool:

@@ -14,6 +14,7 @@ from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
+from acetune.core.arguments import require_whole
 from acetune.core.errors import GoalError, StudyChangedError
 from acetune.core.goals import Constraint, Goals, Mode, Objective
 from acetune.optuna.access import StudyAccess, place
@@ -21,7 +22,6 @@ from acetune.optuna.attributes import GOALS, read_goals, write_goals
 from acetune.optuna.digest import Digest
 from acetune.optuna.notices import notice_unchecked
 from acetune.policies import Policy, make_policy
-from acetune.policies.base import require_whole
 
 
 class AcePruner(BasePruner):

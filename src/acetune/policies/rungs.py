@@ -6,13 +6,13 @@ import math
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 
+from acetune.core.arguments import is_number
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing, Group, GroupId
 from acetune.core.history import History
 from acetune.core.observation import Observation
 from acetune.core.record import TrialRecord
-from acetune.policies.base import is_number
 
 BETWEEN = "step {step} is between rungs"
 _FIRST = "first at %s at step {step}"

@@ -10,11 +10,11 @@ from typing import Any
 
 from ray.tune.schedulers import FIFOScheduler
 
+from acetune.core.arguments import require_whole
 from acetune.core.errors import GoalError, StudyError
 from acetune.core.goals import Constraint, Goals, Mode, Objective
 from acetune.link import Report
 from acetune.policies import Policy, make_policy
-from acetune.policies.base import require_whole
 from acetune.ray import wire
 from acetune.ray.board import Terms
 from acetune.ray.desk import STUDY_NAME, Desk, logger

@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from acetune.core.arguments import is_number
 from acetune.core.errors import GoalError, TableError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
 from acetune.core.observation import CheckResult, check_result
-from acetune.policies.base import is_number
 from acetune.replay.curve_checks import CONFIRM
 from acetune.replay.curves import CurveTable
 

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
-from acetune.core.errors import GoalError, TrainingCodeError
+from acetune.core.arguments import require_whole
+from acetune.core.errors import TrainingCodeError
 from acetune.hardware import THREAD_VARIABLES
 
 _CODE = (
@@ -93,8 +94,8 @@ def run_jobs(
 
     The function is sent once a worker; ``threads`` is what numerical libraries may use in each.
     """
-    if len(jobs) and workers < 1:
-        raise GoalError(f"workers must be a whole number >= 1, got {workers!r}")
+    if len(jobs):
+        require_whole("workers", workers, least=1)
     pickled = _pickled(function)
     waiting = deque(range(len(jobs)))
     busy: dict[Connection, _Worker] = {}

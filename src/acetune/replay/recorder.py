@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from acetune.core.arguments import require_whole
 from acetune.core.errors import TableError
-from acetune.policies.base import require_whole
 from acetune.replay.partial import Partial, RecordedCurve
 from acetune.replay.processes import Lost, run_jobs
 from acetune.replay.table import CurveTable, TableConstraint, make_table, read_table, write_table

@@ -18,12 +18,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from acetune.coordinator import Coordinator
+from acetune.core.arguments import is_number, require_whole
 from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint, FailedCheck
 from acetune.core.observation import CheckResult
 from acetune.link import Report
 from acetune.policies import Policy, parse_policy
-from acetune.policies.base import Due, is_number, require_whole
+from acetune.policies.base import Due
 from acetune.replay.curves import CurveTable
 from acetune.replay.judged import JudgedTable, judge
 from acetune.replay.picking import Picker, make_picker

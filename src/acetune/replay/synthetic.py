@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from acetune.core.arguments import require_whole
 from acetune.core.errors import GoalError
 from acetune.core.goals import Objective
-from acetune.policies.base import require_whole
 from acetune.replay.curves import CurveTable, Floats, TableConstraint, offsets
 from acetune.space import Space, lograndint, uniform
 

@@ -15,8 +15,8 @@ from typing import TypeAlias
 import numpy as np
 
 from acetune.constraints.robustness.suite import BehaviouralTest
+from acetune.core.arguments import require_whole
 from acetune.core.errors import GoalError
-from acetune.policies.base import require_whole
 
 Perturbation: TypeAlias = Callable[[str, np.random.Generator], "str | Sequence[str] | None"]
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from acetune.constraints.robustness.answers import NEGATIVE, POSITIVE, Answers
 from acetune.constraints.robustness.rules import RULES
+from acetune.core.arguments import require_whole
 from acetune.core.errors import GoalError, ReportError
 from acetune.core.goals import Estimate
-from acetune.policies.base import require_whole
 
 Array = NDArray[Any]
 

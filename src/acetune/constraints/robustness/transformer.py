@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from acetune.core.arguments import require_whole
 from acetune.core.errors import GoalError, MissingExtraError
 
 Array = NDArray[Any]
@@ -58,8 +59,7 @@ class TransformerPredictor:
         if not callable(tokenizer):
             raise GoalError(f"tokenizer must be callable as AutoTokenizer's are, got {tokenizer!r}")
         for name, value in (("batch_tokens", batch_tokens), ("max_length", max_length)):
-            if not isinstance(value, int) or value < 1:
-                raise GoalError(f"{name} must be a whole number of at least 1, got {value!r}")
+            require_whole(name, value, least=1)
         self._tokenizer, self._unwrap = tokenizer, unwrap
         self._batch_tokens, self._max_length = batch_tokens, max_length
         self._autocast = autocast
