@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from acetune.core.arguments import is_number, require_whole
+from acetune.core.numbers import is_number, require_whole
 from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
 from acetune.engines.local import available_cores, default_threads

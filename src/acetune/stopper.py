@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from acetune.core.arguments import require_whole
+from acetune.core.numbers import require_whole
 from acetune.core.errors import GoalError, ReportError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Mode, Objective
 from acetune.core.history import History

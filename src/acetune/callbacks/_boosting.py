@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from acetune.callbacks._trial import Saving, require_trial
-from acetune.core.arguments import require_whole
+from acetune.core.numbers import require_whole
 from acetune.core.errors import ReportError
 from acetune.core.goals import Objective
 from acetune.trial import Trial

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acetune.callbacks._trial import Saving, require_trial
-from acetune.core.arguments import require_whole
+from acetune.core.numbers import require_whole
 from acetune.core.errors import GoalError, MissingExtraError
 from acetune.trial import Trial
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from acetune.constraints import _aside
 from acetune.constraints._quantiles import quantile
-from acetune.core.arguments import require_whole
+from acetune.core.numbers import require_whole
 from acetune.core.errors import GoalError
 from acetune.core.goals import Estimate
 from acetune.hardware import describe_hardware, physical_gpu, synchroniser

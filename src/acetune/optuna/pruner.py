@@ -14,7 +14,7 @@ from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
-from acetune.core.arguments import require_whole
+from acetune.core.numbers import require_whole
 from acetune.core.errors import GoalError, StudyChangedError
 from acetune.core.goals import Constraint, Goals, Mode, Objective
 from acetune.optuna.access import StudyAccess, place

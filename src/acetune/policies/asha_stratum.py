@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from acetune.core.arguments import require_share, require_whole
+from acetune.core.numbers import require_share, require_whole
 from acetune.core.decision import Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from acetune.core.arguments import is_number, require_whole
+from acetune.core.numbers import is_number, require_whole
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing, Group

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 
-from acetune.core.arguments import is_number
+from acetune.core.numbers import is_number
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing, Group, GroupId

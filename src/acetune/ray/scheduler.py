@@ -10,7 +10,7 @@ from typing import Any
 
 from ray.tune.schedulers import FIFOScheduler
 
-from acetune.core.arguments import require_whole
+from acetune.core.numbers import require_whole
 from acetune.core.errors import GoalError, StudyError
 from acetune.core.goals import Constraint, Goals, Mode, Objective
 from acetune.link import Report

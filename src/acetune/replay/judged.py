@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from acetune.core.arguments import is_number
+from acetune.core.numbers import is_number
 from acetune.core.errors import GoalError, TableError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
 from acetune.core.observation import CheckResult, check_result

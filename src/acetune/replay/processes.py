@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
-from acetune.core.arguments import require_whole
+from acetune.core.numbers import require_whole
 from acetune.core.errors import TrainingCodeError
 from acetune.hardware import THREAD_VARIABLES
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from acetune.core.arguments import require_whole
+from acetune.core.numbers import require_whole
 from acetune.core.errors import TableError
 from acetune.replay.partial import Partial, RecordedCurve
 from acetune.replay.processes import Lost, run_jobs

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from acetune.coordinator import Coordinator
-from acetune.core.arguments import is_number, require_whole
+from acetune.core.numbers import is_number, require_whole
 from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint, FailedCheck
 from acetune.core.observation import CheckResult

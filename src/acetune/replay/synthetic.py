@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acetune.core.arguments import require_whole
+from acetune.core.numbers import require_whole
 from acetune.core.errors import GoalError
 from acetune.core.goals import Objective
 from acetune.replay.curves import CurveTable, Floats, TableConstraint, offsets

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from acetune.core.arguments import is_number, require_whole
+from acetune.core.numbers import is_number, require_whole
 from acetune.core.errors import GoalError
 from acetune.policies import parse_policy
 from acetune.reproduce.paper import EASY, HARD

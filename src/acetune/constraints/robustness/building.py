@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from acetune.constraints.robustness.suite import BehaviouralTest
-from acetune.core.arguments import require_whole
+from acetune.core.numbers import require_whole
 from acetune.core.errors import GoalError
 
 Perturbation: TypeAlias = Callable[[str, np.random.Generator], "str | Sequence[str] | None"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from acetune.constraints.robustness.answers import NEGATIVE, POSITIVE, Answers
 from acetune.constraints.robustness.rules import RULES
-from acetune.core.arguments import require_whole
+from acetune.core.numbers import require_whole
 from acetune.core.errors import GoalError, ReportError
 from acetune.core.goals import Estimate
 
