@@ -7,7 +7,6 @@ machine that slows down or speeds up over the hours does so for all policies ali
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -69,7 +68,7 @@ class LivePlan:
         for seed in self.seeds:
             require_whole("seed", seed, least=0)
         require_whole("workers", self.workers, least=1)
-        if not (is_number(self.budget_s) and 0 < self.budget_s < math.inf):
+        if not (is_number(self.budget_s) and self.budget_s > 0):
             raise GoalError(f"the budget must be a number of seconds > 0, got {self.budget_s!r}")
         if self.engine not in ENGINES:
             raise GoalError(f"engine must be one of {', '.join(ENGINES)}, got {self.engine!r}")

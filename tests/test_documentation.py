@@ -15,8 +15,7 @@ import re
 import shlex
 import subprocess
 import sys
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -27,14 +26,12 @@ import pytest
 import typer
 
 import acetune
-from acetune import policies
 from acetune.cli import app
 from acetune.found import FoundCheckpoint
 from documents import DOCS, PAGES, ROOT, WITH_CODE, blocks
 from paper.__main__ import app as experiments
 from paper.reproduce import PARTS
 from paper.tasks import TASK_NAMES
-from policies import test_conformance as conformance
 
 # -- the notebook ------------------------------------------------------------------------------
 
@@ -202,44 +199,23 @@ def test_the_commands_of_the_paper_on_a_page_exist(page: Path) -> None:
 # -- extending -------------------------------------------------------------------------------------
 
 
-def test_the_policy_of_the_page_passes_the_conformance_suite(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    page = DOCS / "extend.md"
-    code = next(block.code for block in blocks(page) if "(Policy)" in block.code)
-    module = types.ModuleType("policy_of_the_page")  # a module, so that it can be pickled
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(code.partition("\n\nresult = ")[0], vars(module))
-    policy = vars(module)["SpareTheValid"]
-    monkeypatch.setitem(policies._POLICIES, "of-the-page", (policy, {}))
-    monkeypatch.setattr(policies, policy.__name__, policy, raising=False)  # its repr is evaluated
-    held = 0
-    for test in vars(conformance).values():
-        marks = getattr(test, "pytestmark", [])
-        if conformance.every_policy.mark not in marks:
-            continue
-        for arguments in _cases(test):
-            test(**{**arguments, "name": "of-the-page"})
-            held += 1
-    assert held > 30
-
-
-def _cases(test: Any) -> Iterator[dict[str, Any]]:
-    """The arguments that pytest would call a parametrised test with, but for the policy's name."""
-    lists = []
-    for mark in test.pytestmark:
-        names, values = mark.args[:2]
-        if names != "name":
-            assert isinstance(names, str) and "," not in names
-            lists.append([{names: value} for value in values])
-    for parts in itertools.product(*lists):
-        yield functools.reduce(lambda a, b: a | b, parts, {})
-
-
 def test_what_one_writes_to_extend_is_short() -> None:
-    for block in blocks(DOCS / "extend.md"):
-        code = [line for line in block.code.splitlines() if line.strip()]
-        assert len(code) <= 42, f"extend.md:{block.line}"  # with imports and the call
+    for page in sorted((DOCS / "extend").glob("*.md")):
+        for block in blocks(page):
+            code = [line for line in block.code.splitlines() if line.strip()]
+            assert len(code) <= 42, f"{page.name}:{block.line}"  # with imports and the call
+
+
+def test_a_policy_needs_no_more_than_25_lines() -> None:
+    code = next(b.code for b in blocks(DOCS / "extend/policy.md") if "(Policy)" in b.code)
+    policy = code.partition("\n\nresult = ")[0]
+    assert len([line for line in policy.splitlines() if line.strip()]) < 25
+
+
+@pytest.mark.parametrize("page", ["policy", "searcher", "constraint", "callback"])
+def test_a_page_on_extending_ends_with_its_check(page: str) -> None:
+    last = blocks(DOCS / "extend" / f"{page}.md")[-1].code
+    assert f"from acetune.testing import check_{page}\n" in last
 
 
 # -- the site --------------------------------------------------------------------------------------
@@ -311,6 +287,7 @@ def test_hidden_code_is_not_on_the_site(site: Path) -> None:
         ("acetune.plot", "plot_export"),
         ("acetune.export", "plot_export"),
         ("acetune.replay", "replay"),
+        ("acetune.testing", "testing"),
     ],
 )
 def test_every_public_name_is_in_the_reference(room: str, page: str, site: Path) -> None:

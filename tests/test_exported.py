@@ -59,7 +59,17 @@ def test_every_name_can_be_imported_and_says_what_it_is(name: str) -> None:
 
 @pytest.mark.parametrize(
     "room",
-    ["callbacks", "constraints", "distributed", "export", "optuna", "plot", "ray", "replay"],
+    [
+        "callbacks",
+        "constraints",
+        "distributed",
+        "export",
+        "optuna",
+        "plot",
+        "ray",
+        "replay",
+        "testing",
+    ],
 )
 def test_rooms_are_opened_on_use(room: str) -> None:
     code = f"import acetune; print(acetune.{room}.__name__, bool(acetune.{room}.__all__))"

@@ -80,7 +80,17 @@ _ON_USE = {
     "tune": "acetune.study",
 }
 # and the homes of those who run another tuner: `import acetune` is enough for acetune.ray
-_ROOMS = ("callbacks", "constraints", "distributed", "export", "optuna", "plot", "ray", "replay")
+_ROOMS = (
+    "callbacks",
+    "constraints",
+    "distributed",
+    "export",
+    "optuna",
+    "plot",
+    "ray",
+    "replay",
+    "testing",
+)
 
 
 def __getattr__(name: str) -> Any:

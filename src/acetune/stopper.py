@@ -109,7 +109,7 @@ class Stopper:
             raise ReportError(f"trial {trial!r} has {known.state} and cannot start again")
         total_steps = require_total_steps(total_steps)
         resumed_from = require_step(resumed_from, "resumed_from", least=0)
-        interval = self.policy.interval(total_steps, self.history.costs)
+        interval = self.policy.first_check(total_steps, self.history.costs)
         return self.restart(trial, total_steps, interval, self.history.costs.ratio, resumed_from)
 
     def restart(

@@ -54,7 +54,7 @@ class Engine(Link):
 
     def begin(self, total_steps: int | None, startup_s: float) -> Plan:
         self.total_steps = total_steps
-        return Plan(self.policy.interval(total_steps, None), math.inf, math.inf)  # type: ignore[arg-type]
+        return Plan(self.policy.first_check(total_steps, None), math.inf, math.inf)  # type: ignore[arg-type]
 
     def declare(self, total_steps: int) -> None:
         self.total_steps = total_steps

@@ -17,8 +17,8 @@ import torch
 
 from acetune.callbacks.keras import KerasCandidate, ReportCallback
 from acetune.core.errors import GoalError, ReportError
-
-from .neural_kit import make_trial
+from acetune.testing import check_callback
+from acetune.testing._trial import make_trial
 
 # Keras turns tensors into arrays in a way that NumPy 2 would like done otherwise
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -83,6 +83,14 @@ def test_every_epoch_is_reported(tmp_path: Path) -> None:
     assert list(link.values.items()) == list(enumerate(logged["val_loss"], start=1))
     assert link.measured() == pytest.approx(link.values, abs=1e-4)
     assert all((report.primary_cost_s or 0) > 0 for report in link.reports)
+
+
+def test_it_keeps_to_the_protocol() -> None:
+    def train(trial: Any) -> None:
+        keras.utils.set_random_seed(0)
+        fit(ReportCallback(trial, "val_loss"))
+
+    check_callback(train, loss_of)
 
 
 def test_a_check_changes_nothing_in_training(tmp_path: Path) -> None:

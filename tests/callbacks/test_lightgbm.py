@@ -17,6 +17,7 @@ from acetune.callbacks import lightgbm as callbacks
 from acetune.callbacks._lightgbm import TreeText, kept_scores
 from acetune.callbacks.lightgbm import CHECKPOINT, ReportCallback
 from acetune.core.errors import AcetuneError
+from acetune.testing import check_callback
 from callbacks.boosting import AT_END, EVERY_STEP, Engine, Notes, Ticking, make_trial, rows
 
 X, Y, XV, YV = rows()
@@ -53,6 +54,15 @@ def train(
 def spread(scores: Any, _: Any) -> tuple[str, float, bool]:
     """A metric that grows as long as the model learns anything."""
     return "spread", float(np.std(scores)), True
+
+
+def test_it_keeps_to_the_protocol() -> None:
+    check_callback(
+        lambda trial: train(ReportCallback(trial, metric="auc"), rounds=4),
+        lambda model: float(np.std(model.predict(XV))),
+        mode="max",
+        objective="auc",
+    )
 
 
 # -- what is reported ----------------------------------------------------------------------------

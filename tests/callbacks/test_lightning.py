@@ -17,8 +17,8 @@ import acetune.optuna
 from acetune import ACE, Constraint, Trial
 from acetune.callbacks.lightning import ReportCallback, TorchCandidate
 from acetune.core.errors import GoalError, ReportError
-
-from .neural_kit import make_trial
+from acetune.testing import check_callback
+from acetune.testing._trial import make_trial
 
 # the trainer has opinions on data loaders, intervals and checkpoint folders, none of which matter
 # on 48 rows
@@ -118,6 +118,10 @@ def test_every_validation_is_reported_and_the_sanity_check_is_not(tmp_path: Path
     # the check has seen the weights that the validation had seen
     assert link.measured() == pytest.approx(link.values, abs=1e-6)
     assert all((report.primary_cost_s or 0) > 0 for report in link.reports)
+
+
+def test_it_keeps_to_the_protocol() -> None:
+    check_callback(lambda trial: fit(ReportCallback(trial, "val_loss")), random_loss_of)
 
 
 def test_a_check_changes_nothing_in_training(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ import acetune
 from acetune import Constraint
 from acetune.callbacks.sklearn import partial_fit, warm_start
 from acetune.core.errors import AcetuneError
+from acetune.testing import check_callback
 from callbacks.boosting import AT_END, EVERY_STEP, Engine, Notes, Ticking, make_trial, rows
 
 X, Y, XV, YV = rows()
@@ -79,6 +80,15 @@ def test_each_step_is_reported_and_its_model_can_be_kept(tmp_path: Path, name: s
         np.testing.assert_array_equal(snapshot.predict_proba(XV), predicted)
         read = pickle.loads(pickle.dumps(snapshot))
         np.testing.assert_array_equal(read.predict_proba(XV), predicted)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_it_keeps_to_the_protocol(name: str) -> None:
+    def train(trial: acetune.Trial) -> None:
+        fit, model = fresh(name)
+        fit(trial, model, X, Y, steps=3, score=log_loss)
+
+    check_callback(train, lambda model: float(np.std(model.predict_proba(XV))))
 
 
 @pytest.mark.parametrize("name", ["forest", "boosting", "histogram", "bagging"])

@@ -19,8 +19,8 @@ from transformers import (
 
 from acetune.callbacks.transformers import ReportCallback, TorchCandidate
 from acetune.core.errors import GoalError, ReportError
-
-from .neural_kit import make_trial
+from acetune.testing import check_callback
+from acetune.testing._trial import make_trial
 
 _rng = np.random.default_rng(0)
 TOKENS = _rng.integers(1, 20, (32, 6))
@@ -114,6 +114,10 @@ def test_every_evaluation_is_reported(tmp_path: Path) -> None:
     assert list(link.values.values()) == logged(trainer)[1:4]  # the first is before any training
     assert link.measured() == pytest.approx(link.values, abs=1e-5)
     assert all((report.primary_cost_s or 0) > 0 for report in link.reports)
+
+
+def test_it_keeps_to_the_protocol(tmp_path: Path) -> None:
+    check_callback(lambda trial: train(tmp_path, ReportCallback(trial, "loss")), random_loss_of)
 
 
 def test_a_check_changes_nothing_in_training(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import acetune
 from acetune import Constraint
 from acetune.callbacks.xgboost import CHECKPOINT, ReportCallback
 from acetune.core.errors import AcetuneError
+from acetune.testing import check_callback
 from callbacks.boosting import AT_END, EVERY_STEP, Engine, Notes, Ticking, make_trial, rows
 
 X, Y, XV, YV = rows()
@@ -44,6 +45,15 @@ def train(
         callbacks=list(callbacks),
     )
     return booster, found
+
+
+def test_it_keeps_to_the_protocol() -> None:
+    check_callback(
+        lambda trial: train(ReportCallback(trial, total_steps=4), rounds=4),
+        lambda model: float(np.std(model.predict(XV))),
+        mode="max",
+        objective="auc",
+    )
 
 
 # -- what is reported ----------------------------------------------------------------------------

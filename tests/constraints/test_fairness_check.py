@@ -18,6 +18,7 @@ from acetune.constraints import FairnessCheck, fairness
 from acetune.constraints.fairness_check import MetricName
 from acetune.core.errors import AcetuneError, GoalError, GoalWarning
 from acetune.core.goals import Constraint, Estimate, FailedCheck
+from acetune.testing import check_constraint
 
 RNG = np.random.default_rng(3)
 Y = RNG.integers(0, 2, 500)
@@ -36,6 +37,11 @@ def test_it_gives_what_the_function_gives(name: Any) -> None:
         check = FairnessCheck(name, Y, SEX, threshold=0.4, **options)
         assert check(SCORES) == expected
         assert check(list(SCORES)) == expected
+
+
+@pytest.mark.parametrize("name", fairness.__all__)
+def test_it_keeps_to_the_protocol(name: Any) -> None:
+    check_constraint(FairnessCheck(name, Y, SEX), SCORES)
 
 
 def test_every_metric_has_a_name() -> None:

@@ -35,6 +35,7 @@ from acetune.hardware import THREAD_VARIABLES as THREADS
 from acetune.link import Link, Plan, Reply, Report
 from acetune.locks import lock_folder
 from acetune.replay.processes import run_jobs
+from acetune.testing import check_constraint
 from acetune.trial import TrialContext
 
 CORES = sorted(os.sched_getaffinity(0))
@@ -164,6 +165,10 @@ def test_the_check_is_the_percentile_that_was_asked_for() -> None:
     assert value == pytest.approx(45.0) and stderr > 0
     assert Constraint("ms", upper=45.1, check=check).holds(Estimate(value))
     assert check.profile(made).p50.value == pytest.approx(25.0)
+
+
+def test_it_keeps_to_the_protocol() -> None:
+    check_constraint(LatencyCheck(sum, warmup=0, repeats=100), [1, 2, 3])
 
 
 def test_a_check_travels_to_workers() -> None:

@@ -14,6 +14,7 @@ import acetune
 from acetune import Constraint, Estimate
 from acetune.constraints import constraint
 from acetune.core.errors import GoalError
+from acetune.testing import check_constraint
 
 
 def test_everything_is_passed_on() -> None:
@@ -76,6 +77,7 @@ def test_one_defined_in_a_module_travels_to_workers(
     again = pickle.loads(cloudpickle.dumps(found))
     assert again == found
     assert again.check(3) == 6
+    check_constraint(found, 3)
 
 
 def tune(train: Any, study: Path, limits: list[Constraint], **options: Any) -> acetune.StudyResult:

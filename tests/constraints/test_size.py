@@ -17,6 +17,7 @@ from acetune.checking import call_check
 from acetune.constraints.size import parameters, serialized_bytes
 from acetune.core.errors import AcetuneError
 from acetune.core.goals import Estimate
+from acetune.testing import check_constraint
 
 os.environ.setdefault("KERAS_BACKEND", "torch")  # read once, when keras is imported
 
@@ -282,6 +283,7 @@ def test_both_serve_as_checks_as_they_are() -> None:
         found = call_check(check, "size", linear)
         assert isinstance(found, Estimate)
         assert limit.holds(found)
+        check_constraint(limit, linear)
 
 
 def test_no_framework_is_imported() -> None:

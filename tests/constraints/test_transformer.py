@@ -10,6 +10,7 @@ import pytest
 
 from acetune.constraints.robustness import RobustnessCheck, TransformerPredictor, sentiment_suite
 from acetune.core.errors import GoalError
+from acetune.testing import check_constraint
 from paper.tasks.pretrained import TinyModel
 
 torch = pytest.importorskip("torch")
@@ -86,6 +87,11 @@ def test_tokens_stay_behind_when_it_travels(tiny: TinyModel, network: Any) -> No
     kept = pickle.dumps(predictor)
     assert len(kept) < before + 1_000
     assert np.array_equal(pickle.loads(kept)(network, TEXTS), expected)
+
+
+def test_a_robustness_check_keeps_to_the_protocol(tiny: TinyModel, network: Any) -> None:
+    check = RobustnessCheck(sentiment_suite(5), TransformerPredictor(tiny.tokenizer()))
+    check_constraint(check, network)
 
 
 def test_bad_input_is_refused(tiny: TinyModel, network: Any) -> None:

@@ -262,13 +262,13 @@ def test_the_ratio_is_unknown_until_both_are(
 ) -> None:
     found = costs(primary, checks)
     assert found.ratio is None
-    assert ACE().interval(10, found) == 10
+    assert ACE().first_check(10, found) == 10
 
 
 def test_a_free_check_has_a_ratio_of_zero() -> None:
     found = costs([1.0], [{"g": 0.0}])
     assert found.ratio == 0.0
-    assert ACE().interval(10, found) == 1
+    assert ACE().first_check(10, found) == 1
 
 
 @pytest.mark.parametrize(
@@ -287,9 +287,9 @@ def test_a_free_check_has_a_ratio_of_zero() -> None:
     ],
 )
 def test_the_interval_of_ace(policy: ACE, total_steps: int | None, interval: int | None) -> None:
-    assert policy.interval(total_steps, costs([1.0], [{"g": 2.5}])) == interval
+    assert policy.first_check(total_steps, costs([1.0], [{"g": 2.5}])) == interval
 
 
 def test_an_iteration_that_takes_next_to_nothing_makes_checks_expensive() -> None:
     """The ratio of the means is beyond any float; it is still just a large one."""
-    assert ACE().interval(10, costs([5e-324], [{"g": 1.0}])) == 10
+    assert ACE().first_check(10, costs([5e-324], [{"g": 1.0}])) == 10

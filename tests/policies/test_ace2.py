@@ -162,7 +162,7 @@ def test_the_first_check_waits_for_half_its_time_or_a_share_of_the_steps(
     if ratio is not None:
         costs = Costs(primary_s=1.0, primary_n=1, invalid_n=1)
         costs.add_check({"g": ratio}, 0.0)
-    assert ACE2(head_start=head_start).interval(total, costs) == first
+    assert ACE2(head_start=head_start).first_check(total, costs) == first
 
 
 def test_from_the_first_check_on() -> None:
@@ -433,8 +433,8 @@ def test_where_a_third_of_the_checks_are_valid_the_next_trial_is_checked_at_its_
     valid: int, invalid: int, total: int | None, interval: int
 ) -> None:
     costs = Costs(valid_n=valid, invalid_n=invalid)
-    assert ACE2().interval(total, costs) == interval
-    assert ACE2(defer=False).interval(total, costs) == 1
+    assert ACE2().first_check(total, costs) == interval
+    assert ACE2(defer=False).first_check(total, costs) == 1
 
 
 def test_a_trial_that_is_put_off_is_checked_once_at_its_best() -> None:

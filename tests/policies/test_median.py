@@ -119,7 +119,7 @@ def test_a_new_attempt_goes_on_with_the_average_it_had() -> None:
 
 def test_the_constraint_is_checked_once_on_the_best_checkpoint() -> None:
     policy = MedianStopping()
-    assert policy.interval(7, Stopper(objective="x", mode="min").history.costs) == 7
+    assert policy.first_check(7, Stopper(objective="x", mode="min").history.costs) == 7
     assert MedianStopping(constraints="after").checks_after_run
 
 

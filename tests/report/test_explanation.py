@@ -107,7 +107,7 @@ def test_the_reports_are_those_of_the_file(stopped: StudyView) -> None:
 )
 def test_when_a_check_was_due(policy: Policy, when: str, study: Path) -> None:
     named = {"name": type(policy).__name__, **policy.options()}
-    interval = policy.interval(64, Costs())
+    interval = policy.first_check(64, Costs())
     row = {"trial": 1, "state": "running", "reason": "", "params": "{}", "traceback": None,
            "total_steps": 64, "interval": interval, "cost_ratio": None}  # fmt: skip
     assert headline(row, 1, named)[2] == f"constraint: due {when}"

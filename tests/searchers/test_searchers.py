@@ -16,6 +16,7 @@ from acetune.core.errors import GoalError, MissingExtraError, SpaceError
 from acetune.core.outcome import Outcome
 from acetune.searchers import SEARCHER_NAMES, make_searcher
 from acetune.space import Space
+from acetune.testing import check_searcher
 from engines.helpers import tune
 from searchers.helpers import SPACE, SQUARE, distance, far_from, made, suggestions
 
@@ -37,6 +38,14 @@ def mixed(params: dict[str, Any]) -> Outcome:
 
 def test_each_is_either_told_of_constraints_or_blind() -> None:
     assert sorted(AWARE + BLIND) == sorted(SEARCHER_NAMES)
+
+
+@every_searcher
+def test_it_keeps_to_the_protocol(name: str) -> None:
+    def make(space: dict[str, Any], seed: int) -> Searcher:
+        return made(name, seed, Space(space))
+
+    check_searcher(make, trials=len(trials(name, 30)))
 
 
 # -- asking --------------------------------------------------------------------------------------
@@ -135,19 +144,6 @@ def test_a_missing_package_is_named(
 
 
 # -- telling -------------------------------------------------------------------------------------
-
-
-@every_searcher
-def test_trials_without_a_value_do_no_harm(name: str) -> None:
-    def outcome(params: dict[str, Any]) -> Outcome:
-        if params["x"] < 0.3:
-            return Outcome(None, 0.3 - params["x"])  # turned down
-        if params["y"] < 0.3:
-            return Outcome(None, 1.0, failed=True)
-        return Outcome(params["x"] + params["y"], 0.0)
-
-    found = suggestions(made(name, space=SQUARE), trials(name, 60), outcome)
-    assert any(outcome(params).loss is not None for params in found)
 
 
 @every_searcher

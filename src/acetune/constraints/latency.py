@@ -232,8 +232,8 @@ class LatencyCheck:
 
 
 def _require_calls(warmup: int, repeats: int) -> None:
-    for name, count, least in (("warmup", warmup, 0), ("repeats", repeats, 1)):
-        require_whole(name, count, least)
+    require_whole("warmup", warmup, least=0)
+    require_whole("repeats", repeats, least=1)
 
 
 def _names_device(device: object) -> bool:

@@ -42,6 +42,12 @@ class Group:
             return bisect_left(keys, key)
         return keys.bisect_left(key)  # type: ignore[no-any-return]
 
+    def copy(self) -> Group:
+        """The same reports, apart from this group."""
+        other = Group(self.id)
+        other.keys = self.keys.copy()
+        return other
+
     def add(self, key: Key) -> None:
         """One more report."""
         keys = self.keys

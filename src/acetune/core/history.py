@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from copy import copy
 from typing import Any
 
 from sortedcontainers import SortedList
@@ -81,6 +82,20 @@ class History:
         """The k-th best of the trials' best valid losses, infinite if there are fewer."""
         found = self._valid_losses
         return float(found[k - 1]) if len(found) >= k else math.inf
+
+    def without(self, record: TrialRecord, since: int) -> History:
+        """The history without what a trial has filed from step ``since`` on: to decide on it anew.
+
+        A view for asking, not for appending. All else is as it is now.
+        """
+        past = copy(self)
+        past._groups = groups = dict(self._groups)
+        for step, group, key in record.filings:
+            if step >= since:
+                if groups[group.id] is group:
+                    groups[group.id] = group.copy()
+                groups[group.id].remove(key)
+        return past
 
     # -- appending -------------------------------------------------------------------------------
 

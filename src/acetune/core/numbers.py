@@ -79,3 +79,9 @@ def require_whole(name: str, value: int, least: int) -> None:
     if not isinstance(value, int):
         raise GoalError(f"{name} must be a whole number >= {least}, got {value!r}")
     as_whole(value, name, least, GoalError)
+
+
+def require_share(name: str, value: float) -> None:
+    """Validate an option that is a share of something."""
+    if not is_number(value) or not 0 <= value <= 1:
+        raise GoalError(f"{name} must be a share between 0 and 1, got {value!r}")

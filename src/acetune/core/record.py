@@ -58,7 +58,8 @@ class Progress:
         self.last_step, self.last_loss = step, loss
         self.last_checked = checked_step == step
         self.loss_sum += loss
-        if loss < self.best_loss or self.best_step == 0:
+        # a best step of 0 is none yet, or a step of Optuna's, which begin there
+        if loss < self.best_loss or (self.best_step == 0 and self.best_loss == math.inf):
             self.best_step, self.best_loss = step, loss
         if checked_step is not None:
             self.checks += 1

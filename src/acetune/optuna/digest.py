@@ -90,7 +90,7 @@ class Digest:
     def plan(self, total_steps: int | None) -> StoredStart:
         """How a trial that begins now is to be checked."""
         costs = self.history.costs
-        return StoredStart(total_steps, self.policy.interval(total_steps, costs), costs.ratio)
+        return StoredStart(total_steps, self.policy.first_check(total_steps, costs), costs.ratio)
 
     @property
     def order(self) -> tuple[str, ...] | None:

@@ -9,7 +9,7 @@ from acetune.core.decision import Decision
 from acetune.core.observation import CheckResult, Observation, check_result
 from acetune.core.record import State
 from acetune.optuna.attributes import Spent, StoredCheck, StoredEnd, StoredStart
-from acetune.optuna.hindsight import decide_again, mark_step_zero
+from acetune.optuna.hindsight import decide_again
 from acetune.stopper import Stopper
 
 _PLAIN = StoredStart(None, None, None)  # a trial that reports to Optuna itself
@@ -59,11 +59,8 @@ class FollowedTrial:
         decision = handle.take(step, loss, judged, None, None, decided=decided)
         self.values += 1
         self.last = step
-        progress = handle.record.progress
-        if step == progress.total_steps:
+        if step == handle.record.progress.total_steps:
             self._sort_finished()
-        elif step == 0:
-            mark_step_zero(progress)
         return decision
 
     def decide_again(self, step: int, value: float, check: StoredCheck | None) -> Decision:

@@ -20,16 +20,9 @@ def decide_again(
     twice. The best loss of the history still counts the report; that changes nothing, for the
     policies that look at it go on with any trial that leads.
     """
-    own = [filing for filing in record.filings if filing[0] >= report.step]
-    for _, group, key in own:
-        group.remove(key)
-    try:
-        before = earlier(record, report.step)
-        filing = policy.file(before, report)
-        decision = policy.decide(before, report, filing, history)
-    finally:
-        for _, group, key in own:
-            group.add(key)
+    before = earlier(record, report.step)
+    filing = policy.file(before, report)
+    decision = policy.decide(before, report, filing, history.without(record, report.step))
     if decision.stop and report.step == record.progress.total_steps:
         return Decision(Action.CONTINUE, _LAST, decision.stratum, step=report.step)
     return decision
@@ -44,19 +37,7 @@ def earlier(record: TrialRecord, step: int) -> TrialRecord:
         if reported >= step:
             break
         log.copy_to(before.log, index)
-        advance(progress, reported, log.loss[index])
+        progress.advance(reported, log.loss[index], None)
     before.filings = [filing for filing in record.filings if filing[0] < step]
     before.verdicts = [verdict for verdict in record.verdicts if verdict[0] < step]
     return before
-
-
-def advance(progress: Progress, step: int, loss: float) -> None:
-    """``Progress.advance`` for a step that Optuna allows and acetune does not count: 0."""
-    progress.advance(step, loss, None)
-    mark_step_zero(progress)
-
-
-def mark_step_zero(progress: Progress) -> None:
-    """A best step of 0 says that there is none yet; here it may be a step."""
-    if progress.best_step == 0:
-        progress.best_step = -1

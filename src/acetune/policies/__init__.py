@@ -1,4 +1,4 @@
-"""Stopping policies, one a file, and their names on the command line."""
+"""Stopping policies, one per file, what one needs to write another, and their names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import difflib
 import inspect
 from collections.abc import Callable
 
+from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
+from acetune.core.groups import Filing
 from acetune.policies.ace import ACE
 from acetune.policies.ace2 import ACE2
 from acetune.policies.asha import ASHA
@@ -29,8 +31,11 @@ __all__ = [
     "POLICY_NAMES",
     "ASHALexicographic",
     "ASHAStratum",
+    "Action",
     "Backoff",
     "Bandit",
+    "Decision",
+    "Filing",
     "Hyperband",
     "MedianStopping",
     "NoStopping",

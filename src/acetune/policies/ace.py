@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from acetune.core.decision import Action, Decision
@@ -9,10 +10,10 @@ from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured import Costs
-from acetune.core.numbers import require_whole
+from acetune.core.numbers import require_share, require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, adaptive_interval, best_step, require_share
+from acetune.policies.base import Policy, adaptive_interval, best_step, settle
 from acetune.policies.strata import file_in, in_worst
 
 _KEEP = "rank {rank} of {of} {stratum} reports at step {step}: kept"
@@ -21,6 +22,7 @@ _HARD = "violated at step {step}: the first violation stops"
 _GRACE = "rank {rank} of {of} {stratum} reports at step {step}: within the first {number} steps"
 
 
+@dataclass(frozen=True)
 class ACE(Policy):
     """Check the constraint when worth its cost; stop the worst of each stratum at each step.
 
@@ -48,41 +50,28 @@ class ACE(Policy):
     ACE(truncation=0.5, interval=1, gate=True, stopping='stratum', min_steps=0)
     """
 
-    def __init__(
-        self,
-        truncation: float = 0.25,
-        interval: Literal["adaptive", 1, "end"] = "adaptive",
-        gate: bool = True,
-        stopping: Literal["stratum", "first-violation"] = "stratum",
-        min_steps: int = 0,
-    ) -> None:
-        require_share("truncation", truncation)
-        if interval not in ("adaptive", 1, "end") or isinstance(interval, bool):
-            raise GoalError(f"interval must be 'adaptive', 1 or 'end', got {interval!r}")
-        if stopping not in ("stratum", "first-violation"):
-            raise GoalError(f"stopping must be 'stratum' or 'first-violation', got {stopping!r}")
-        require_whole("min_steps", min_steps, least=0)
-        self.truncation = float(truncation)
-        self._interval = interval
-        self.gate = bool(gate)
-        self.stopping = stopping
-        self.min_steps = min_steps
+    truncation: float = 0.25
+    interval: Literal["adaptive", 1, "end"] = "adaptive"
+    gate: bool = True
+    stopping: Literal["stratum", "first-violation"] = "stratum"
+    min_steps: int = 0
 
-    def options(self) -> dict[str, object]:
-        """The options, by the names of the constructor."""
-        return {
-            "truncation": self.truncation,
-            "interval": self._interval,
-            "gate": self.gate,
-            "stopping": self.stopping,
-            "min_steps": self.min_steps,
-        }
+    def __post_init__(self) -> None:
+        require_share("truncation", self.truncation)
+        if self.interval not in ("adaptive", 1, "end") or isinstance(self.interval, bool):
+            raise GoalError(f"interval must be 'adaptive', 1 or 'end', got {self.interval!r}")
+        if self.stopping not in ("stratum", "first-violation"):
+            raise GoalError(
+                f"stopping must be 'stratum' or 'first-violation', got {self.stopping!r}"
+            )
+        require_whole("min_steps", self.min_steps, least=0)
+        settle(self, truncation=float(self.truncation), gate=bool(self.gate))
 
-    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
+    def first_check(self, total_steps: int | None, costs: Costs) -> int | None:
         """Theorem 1 on the costs measured so far; at the end while no check was timed."""
-        if self._interval == 1:
+        if self.interval == 1:
             return 1
-        if self._interval == "end":
+        if self.interval == "end":
             return total_steps
         return adaptive_interval(self.truncation, total_steps, costs)
 

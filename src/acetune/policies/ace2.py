@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from acetune.core.decision import Action, Decision, Stratum
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured import Costs
-from acetune.core.numbers import is_number
+from acetune.core.numbers import is_number, require_share
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, best_step, require_share
+from acetune.policies.base import Policy, best_step, settle
 from acetune.policies.strata import file_in, in_worst
 
 _KEEP = "rank {rank} of {of} {stratum} reports at step {step}: kept"
@@ -31,6 +32,7 @@ _BEHIND = "behind the best feasible checkpoint at step {step}, and no better tha
 _ROUNDING = 1e-9  # what is equal up to rounding counts as equal
 
 
+@dataclass(frozen=True)
 class ACE2(Policy):
     """Check as seldom as its price asks for, and rank a trial only by what is known of it.
 
@@ -86,51 +88,29 @@ remember=True, spare=True, defer=True, one_by_one=True)
 
     gate = True
 
-    def __init__(
-        self,
-        truncation: float = 0.25,
-        invalid_truncation: float = 0.4,
-        head_start: float = 0.15,
-        spacing: float = 1.5,
-        patience: float = 0.75,
-        remember: bool = True,
-        spare: bool = True,
-        defer: bool = True,
-        one_by_one: bool = True,
-    ) -> None:
-        require_share("truncation", truncation)
-        require_share("invalid_truncation", invalid_truncation)
-        require_share("patience", patience)
-        require_share("head_start", head_start)
-        if not is_number(spacing) or spacing < 0:
-            raise GoalError(f"spacing must be a finite number >= 0, got {spacing!r}")
-        self.truncation = float(truncation)
-        self.invalid_truncation = float(invalid_truncation)
-        self.head_start = float(head_start)
-        self.spacing = float(spacing)
-        self.patience = float(patience)
-        self.remember = bool(remember)
-        self.spare = bool(spare)
-        self.defer = bool(defer)
-        self.one_by_one = bool(one_by_one)
+    truncation: float = 0.25
+    invalid_truncation: float = 0.4
+    head_start: float = 0.15
+    spacing: float = 1.5
+    patience: float = 0.75
+    remember: bool = True
+    spare: bool = True
+    defer: bool = True
+    one_by_one: bool = True
 
-    def options(self) -> dict[str, object]:
-        """The options, by the names of the constructor."""
-        return {
-            "truncation": self.truncation,
-            "invalid_truncation": self.invalid_truncation,
-            "head_start": self.head_start,
-            "spacing": self.spacing,
-            "patience": self.patience,
-            "remember": self.remember,
-            "spare": self.spare,
-            "defer": self.defer,
-            "one_by_one": self.one_by_one,
-        }
+    def __post_init__(self) -> None:
+        for name in ("truncation", "invalid_truncation", "patience", "head_start"):
+            require_share(name, getattr(self, name))
+        if not is_number(self.spacing) or self.spacing < 0:
+            raise GoalError(f"spacing must be a finite number >= 0, got {self.spacing!r}")
+        for name in ("truncation", "invalid_truncation", "head_start", "spacing", "patience"):
+            settle(self, **{name: float(getattr(self, name))})
+        for name in ("remember", "spare", "defer", "one_by_one"):
+            settle(self, **{name: bool(getattr(self, name))})
 
     # -- when to check ---------------------------------------------------------------------------
 
-    def interval(self, total_steps: int | None, costs: Costs) -> int:
+    def first_check(self, total_steps: int | None, costs: Costs) -> int:
         """The first step to check; the last one where many checks found valid."""
         if total_steps is None:
             return 1
@@ -189,16 +169,16 @@ remember=True, spare=True, defer=True, one_by_one=True)
         share = self.invalid_truncation if standing == "invalid" else self.truncation
         keep, cut = (_KEEP, _CUT) if standing == stratum else _STILL[standing]
         if in_worst(share, better, n):
-            # a trial that no check is meant for, as one that reports to Optuna itself, has None
-            checkable = trial.progress.interval is not None
-            spared = self.spare and standing == "unchecked" and checkable
+            # every trial gets a plan when it starts; one that never did is never checked
+            planned = trial.progress.interval is not None
+            spared = self.spare and standing == "unchecked" and planned
             if not spared or not _rarely_valid(history.costs):
                 return Decision(Action.STOP, cut, stratum, better + 1, n, step, share)
             keep = _SPARED
         if report.check is None and not trial.verdicts and report.loss > history.gate:
-            best = max(0, best_step(trial.progress, step, report.loss))
-            # Optuna's steps may begin at 0: counted as the first one
-            if max(1, best) <= (1 - self.patience) * step + _ROUNDING:
+            best = best_step(trial.progress, step, report.loss)
+            early = (1 - self.patience) * step + _ROUNDING  # a share below one step is none
+            if early >= 1 and best <= early:
                 return Decision(Action.STOP, _BEHIND, stratum, better + 1, n, step, best)
         return Decision(Action.CONTINUE, keep, stratum, better + 1, n, step, share)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from acetune.core.decision import Decision
 from acetune.core.groups import Filing
 from acetune.core.history import History
@@ -19,6 +21,7 @@ from acetune.policies.rungs import (
 )
 
 
+@dataclass(frozen=True)
 class ASHA(Policy):
     """Stop at steps 1, 4, 16, ... what is not in the best quarter. Blind to the constraint.
 
@@ -41,32 +44,22 @@ class ASHA(Policy):
     ASHA(reduction_factor=4, min_steps=1, constraints='callback')
     """
 
-    def __init__(
-        self, reduction_factor: float = 4, min_steps: int = 1, constraints: When = "callback"
-    ) -> None:
-        require_factor("reduction_factor", reduction_factor)
-        require_whole("min_steps", min_steps, least=1)
-        require_when(constraints)
-        self.reduction_factor = reduction_factor
-        self.min_steps = min_steps
-        self.constraints = constraints
-        self.checks_after_run = constraints == "after"
+    reduction_factor: float = 4
+    min_steps: int = 1
+    constraints: When = "callback"
 
-    def options(self) -> dict[str, object]:
-        """The options, by the names of the constructor."""
-        return {
-            "reduction_factor": self.reduction_factor,
-            "min_steps": self.min_steps,
-            "constraints": self.constraints,
-        }
+    def __post_init__(self) -> None:
+        require_factor("reduction_factor", self.reduction_factor)
+        require_whole("min_steps", self.min_steps, least=1)
+        require_when(self.constraints)
 
-    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
+    def first_check(self, total_steps: int | None, costs: Costs) -> int | None:
         """Every rung."""
         return 1
 
     def due(self, trial: Progress, step: int, loss: float) -> int | None:
         """At a rung, and at the last step."""
-        if self.checks_after_run:
+        if self.constraints == "after":
             return None
         if step == trial.total_steps:
             return step
@@ -75,7 +68,7 @@ class ASHA(Policy):
 
     def due_at_end(self, trial: Progress) -> int | None:
         """The last step, unless it was checked."""
-        if self.checks_after_run or trial.last_checked:
+        if self.constraints == "after" or trial.last_checked:
             return None
         return trial.last_step or None
 

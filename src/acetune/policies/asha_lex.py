@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from acetune.core.decision import Decision
 from acetune.core.groups import Filing
@@ -11,7 +12,7 @@ from acetune.core.measured import Costs
 from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy
+from acetune.policies.base import Policy, settle
 from acetune.policies.rungs import decide_by_place, require_factor, rung_passed
 
 _KEEP = "rank {rank} of {of} by violation and objective at the rung at step {step}: kept"
@@ -21,6 +22,7 @@ _CUT = (
 )
 
 
+@dataclass(frozen=True)
 class ASHALexicographic(Policy):
     """Stop at ASHA's rungs what is not in the best quarter by violation, then objective.
 
@@ -49,22 +51,16 @@ class ASHALexicographic(Policy):
     ASHALexicographic(reduction_factor=4, min_steps=1, gate=True)
     """
 
-    def __init__(self, reduction_factor: float = 4, min_steps: int = 1, gate: bool = True) -> None:
-        require_factor("reduction_factor", reduction_factor)
-        require_whole("min_steps", min_steps, least=1)
-        self.reduction_factor = reduction_factor
-        self.min_steps = min_steps
-        self.gate = bool(gate)
+    reduction_factor: float = 4
+    min_steps: int = 1
+    gate: bool = True
 
-    def options(self) -> dict[str, object]:
-        """The options, by the names of the constructor."""
-        return {
-            "reduction_factor": self.reduction_factor,
-            "min_steps": self.min_steps,
-            "gate": self.gate,
-        }
+    def __post_init__(self) -> None:
+        require_factor("reduction_factor", self.reduction_factor)
+        require_whole("min_steps", self.min_steps, least=1)
+        settle(self, gate=bool(self.gate))
 
-    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
+    def first_check(self, total_steps: int | None, costs: Costs) -> int | None:
         """Every rung."""
         return 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from acetune.core.decision import Decision
@@ -9,10 +10,10 @@ from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured import Costs
-from acetune.core.numbers import require_whole
+from acetune.core.numbers import require_share, require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, adaptive_interval, best_step, require_share
+from acetune.policies.base import Policy, adaptive_interval, best_step, settle
 from acetune.policies.rungs import decide_by_place, require_factor, rung_passed
 
 _KEEP = "rank {rank} of {of} {stratum} reports at the rung at step {step}: kept"
@@ -21,6 +22,7 @@ _CUT = (
 )
 
 
+@dataclass(frozen=True)
 class ASHAStratum(Policy):
     """Check at ASHA's rungs and stop there what is not in the best quarter of its stratum.
 
@@ -50,35 +52,22 @@ class ASHAStratum(Policy):
     ASHAStratum(reduction_factor=4, min_steps=1, interval='adaptive', truncation=0.25)
     """
 
-    def __init__(
-        self,
-        reduction_factor: float = 4,
-        min_steps: int = 1,
-        interval: Literal[1, "adaptive"] = 1,
-        truncation: float = 0.25,
-    ) -> None:
-        require_factor("reduction_factor", reduction_factor)
-        require_whole("min_steps", min_steps, least=1)
-        if interval not in (1, "adaptive") or isinstance(interval, bool):
-            raise GoalError(f"interval must be 1 or 'adaptive', got {interval!r}")
-        require_share("truncation", truncation)
-        self.reduction_factor = reduction_factor
-        self.min_steps = min_steps
-        self._interval = interval
-        self.truncation = float(truncation)
+    reduction_factor: float = 4
+    min_steps: int = 1
+    interval: Literal[1, "adaptive"] = 1
+    truncation: float = 0.25
 
-    def options(self) -> dict[str, object]:
-        """The options, by the names of the constructor."""
-        return {
-            "reduction_factor": self.reduction_factor,
-            "min_steps": self.min_steps,
-            "interval": self._interval,
-            "truncation": self.truncation,
-        }
+    def __post_init__(self) -> None:
+        require_factor("reduction_factor", self.reduction_factor)
+        require_whole("min_steps", self.min_steps, least=1)
+        if self.interval not in (1, "adaptive") or isinstance(self.interval, bool):
+            raise GoalError(f"interval must be 1 or 'adaptive', got {self.interval!r}")
+        require_share("truncation", self.truncation)
+        settle(self, truncation=float(self.truncation))
 
-    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
+    def first_check(self, total_steps: int | None, costs: Costs) -> int | None:
         """1: every rung; else once, at the end."""
-        if self._interval == 1:
+        if self.interval == 1:
             return 1
         return adaptive_interval(self.truncation, total_steps, costs)
 

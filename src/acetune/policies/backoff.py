@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured import Costs
-from acetune.core.numbers import is_number
+from acetune.core.numbers import is_number, require_share
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, require_share
+from acetune.policies.base import Policy, settle
 from acetune.policies.strata import file_in, in_worst
 
 _KEEP = "rank {rank} of {of} {stratum} reports at step {step}: kept"
@@ -20,6 +21,7 @@ _CUT = "rank {rank} of {of} {stratum} reports at step {step}: in the worst {numb
 _LONGEST = 1e9  # steps between two checks: far beyond any trial's last
 
 
+@dataclass(frozen=True)
 class Backoff(Policy):
     """Check every step; after each violation in a row wait longer until the next check.
 
@@ -42,18 +44,16 @@ class Backoff(Policy):
 
     gate = True
 
-    def __init__(self, truncation: float = 0.35, growth: float = 1.2) -> None:
-        require_share("truncation", truncation)
-        if not is_number(growth) or growth < 1:
-            raise GoalError(f"growth must be a number >= 1, got {growth!r}")
-        self.truncation = float(truncation)
-        self.growth = float(growth)
+    truncation: float = 0.35
+    growth: float = 1.2
 
-    def options(self) -> dict[str, object]:
-        """The options, by the names of the constructor."""
-        return {"truncation": self.truncation, "growth": self.growth}
+    def __post_init__(self) -> None:
+        require_share("truncation", self.truncation)
+        if not is_number(self.growth) or self.growth < 1:
+            raise GoalError(f"growth must be a number >= 1, got {self.growth!r}")
+        settle(self, truncation=float(self.truncation), growth=float(self.growth))
 
-    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
+    def first_check(self, total_steps: int | None, costs: Costs) -> int | None:
         """Along the way."""
         return 1
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
@@ -9,7 +11,7 @@ from acetune.core.history import History
 from acetune.core.numbers import is_number, require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import TrialRecord
-from acetune.policies.base import CheckedAtEnd, When
+from acetune.policies.base import Policy, When, require_when, settle
 
 _GRACE = "within the first {number} steps"
 _KEEP_RATIO = "its best by step {step} is within a factor {number:.4g} of the best of all: kept"
@@ -18,7 +20,8 @@ _KEEP_AMOUNT = "its best by step {step} is within {number:.4g} of the best of al
 _CUT_AMOUNT = "its best by step {step} is not within {number:.4g} of the best of all"
 
 
-class Bandit(CheckedAtEnd):
+@dataclass(frozen=True)
+class Bandit(Policy):
     """Stop a trial whose best so far is worse than the best of all trials, allowing for slack.
 
     With a ratio ``s`` and the best value ``v`` of any trial at any step, what is below
@@ -48,41 +51,25 @@ class Bandit(CheckedAtEnd):
     Bandit(slack_ratio=None, slack_amount=0.02, min_steps=1, constraints='callback')
     """
 
-    def __init__(
-        self,
-        slack_ratio: float | None = None,
-        slack_amount: float | None = None,
-        min_steps: int = 1,
-        constraints: When = "callback",
-    ) -> None:
-        if slack_ratio is not None and slack_amount is not None:
+    slack_ratio: float | None = None
+    slack_amount: float | None = None
+    min_steps: int = 1
+    constraints: When = "callback"
+
+    def __post_init__(self) -> None:
+        ratio, amount = self.slack_ratio, self.slack_amount
+        if ratio is not None and amount is not None:
             raise GoalError(
                 "only one of slack_ratio and slack_amount can be given, "
-                f"got {slack_ratio!r} and {slack_amount!r}"
+                f"got {ratio!r} and {amount!r}"
             )
-        if slack_ratio is None and slack_amount is None:
-            slack_ratio = 0.1
-        for name, slack in (("slack_ratio", slack_ratio), ("slack_amount", slack_amount)):
+        for name, slack in (("slack_ratio", ratio), ("slack_amount", amount)):
             if slack is not None and (not is_number(slack) or slack < 0):
                 raise GoalError(f"{name} must be a finite number >= 0, got {slack!r}")
-        require_whole("min_steps", min_steps, least=1)
-        self.slack_ratio = slack_ratio
-        self.slack_amount = slack_amount
-        self.min_steps = min_steps
-        super().__init__(constraints)
-
-    def options(self) -> dict[str, object]:
-        """The options, by the names of the constructor."""
-        return {
-            "slack_ratio": self.slack_ratio,
-            "slack_amount": self.slack_amount,
-            "min_steps": self.min_steps,
-            "constraints": self.constraints,
-        }
-
-    def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
-        """Nothing is ranked: the best of all is enough."""
-        return None
+        require_whole("min_steps", self.min_steps, least=1)
+        require_when(self.constraints)
+        if ratio is None and amount is None:
+            settle(self, slack_ratio=0.1)
 
     def decide(
         self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History

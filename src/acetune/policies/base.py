@@ -1,22 +1,11 @@
-"""What every stopping policy answers. A policy holds options and no state: the history has that.
-
-A report goes through a policy in this order::
-
-    interval()   once, when the trial starts: from which step on its constraints are due
-    due()        at each step, before the check: which checkpoint is due, if any
-    file()       where the report is ranked
-    decide()     go on or stop
-
-The same history and the same report give the same answer, in the worker, in the driver, in a
-replay and after a resume.
-"""
+"""What a stopping policy is: options, and answers to a few questions. The history has the state."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal, TypeAlias
 
 from acetune.core.cost import best_interval
 from acetune.core.decision import Decision
@@ -25,7 +14,6 @@ from acetune.core.goals import Goals
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured import Costs
-from acetune.core.numbers import is_number
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
 
@@ -33,34 +21,67 @@ When: TypeAlias = Literal["callback", "after"]
 
 
 class Policy(ABC):
-    """When to check the constraints of a trial, and when to stop it."""
+    """When to check the constraints of a trial, and when to stop it.
+
+    A policy is a frozen dataclass: its fields are its options. It has no state. Every answer
+    follows from the arguments alone, and asking changes nothing, so that the same reports give the
+    same decisions in a worker, in the driver, in a replay and after a resume. The questions, in
+    order:
+
+    - ``first_check(total_steps, costs)``: once, when a trial starts. From which step on is it
+      checked? It may look at what training and checks have cost so far.
+    - ``due(trial, step, loss)``: at each report, before the check. Which checkpoint should be
+      checked now? It sees the trial's own progress up to the report before.
+    - ``file(trial, report)``: at each report, after the check. Which reports is it ranked with,
+      and by what? It sees the trial's own record and the report with what was measured.
+    - ``decide(trial, report, filing, history)``: go on or stop, and why? It sees everything that
+      was reported before. The history does not hold this report yet.
+    - ``due_at_end(trial)``: if the trial ends by itself before its last step. What is still to be
+      checked?
+
+    Only :meth:`decide` has to be written. What a policy does not say about checks is: once, at the
+    end of a trial, its best checkpoint. What it does not file is not ranked. ``loss`` is the
+    objective such that smaller is better, and infinite where the objective was not finite.
+    :func:`acetune.testing.check_policy` tells whether a policy keeps to all this.
+    """
 
     #: a due check is skipped when the checkpoint's objective cannot beat the best feasible one
     gate: bool = False
-    #: no check during the run; afterwards trials are checked from the best objective down
-    checks_after_run: bool = False
+    #: ``"after"``: no check during the run; afterwards from the best objective down
+    constraints: When = "callback"
     #: of several constraints the rest are left out once one is violated
     one_by_one: bool = False
 
-    @abstractmethod
-    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
-        """The first step at which a check is due; ``total_steps``: once, at the end."""
+    # -- when to check ---------------------------------------------------------------------------
 
-    @abstractmethod
+    @property
+    def checks_after_run(self) -> bool:
+        """Whether nothing is checked during the run."""
+        return self.constraints == "after"
+
+    def first_check(self, total_steps: int | None, costs: Costs) -> int | None:
+        """The first step at which a check is due; ``total_steps``: once, at the end."""
+        return total_steps
+
     def due(self, trial: Progress, step: int, loss: float) -> int | None:
         """The step whose checkpoint is due to be checked at this report, gate aside, or None."""
+        if step != trial.total_steps or self.constraints == "after":
+            return None
+        return best_step(trial, step, loss)
 
-    @abstractmethod
     def due_at_end(self, trial: Progress) -> int | None:
         """The step still due when a trial ends by itself before its last step, gate aside."""
+        return None if self.constraints == "after" else trial.best_step or None
 
-    @abstractmethod
     def may_check_best(self, trial: Progress) -> bool:
         """Whether the trial's best checkpoint may be checked later, so that a copy is worth it."""
+        return True
 
-    @abstractmethod
+    # -- whom to stop ----------------------------------------------------------------------------
+
     def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
         """Group and key the report is ranked by, or None where it is not ranked."""
+        return None
 
     @abstractmethod
     def decide(
@@ -68,54 +89,17 @@ class Policy(ABC):
     ) -> Decision:
         """Go on or stop. The history does not hold the report yet."""
 
-    @abstractmethod
+    # -- options ---------------------------------------------------------------------------------
+
     def options(self) -> dict[str, object]:
-        """The options, by the names of the constructor."""
-
-    def __repr__(self) -> str:
-        options = ", ".join(f"{name}={value!r}" for name, value in self.options().items())
-        return f"{type(self).__name__}({options})"
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and repr(other) == repr(self)
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
-
-
-class CheckedAtEnd(Policy):
-    """The half that policies blind to the constraint share: when it is checked.
-
-    Parameters
-    ----------
-    constraints:
-        ``"callback"``: the best checkpoint of each trial is checked when it ends.
-        ``"after"``: nothing is checked during the run; afterwards trials are checked from the best
-        objective down until one is feasible.
-    """
-
-    def __init__(self, constraints: When) -> None:
-        require_when(constraints)
-        self.constraints = constraints
-        self.checks_after_run = constraints == "after"
-
-    def interval(self, total_steps: int | None, costs: Costs) -> int | None:
-        """Once, at the end."""
-        return total_steps
-
-    def due(self, trial: Progress, step: int, loss: float) -> int | None:
-        """The best checkpoint at the last step."""
-        if self.checks_after_run or step != trial.total_steps:
-            return None
-        return best_step(trial, step, loss)
-
-    def due_at_end(self, trial: Progress) -> int | None:
-        """The best checkpoint of a trial that ended before its last step."""
-        return None if self.checks_after_run else trial.best_step or None
-
-    def may_check_best(self, trial: Progress) -> bool:
-        """The best checkpoint is the one that counts."""
-        return True
+        """The options, by the names of the constructor: they go into the study file."""
+        policy: Any = self  # of which only subclasses are dataclasses
+        if not is_dataclass(policy):
+            raise GoalError(
+                f"the options of {type(self).__name__} are not known: write "
+                "@dataclasses.dataclass(frozen=True) above the class, and a field for each option"
+            )
+        return {field.name: getattr(self, field.name) for field in fields(policy)}
 
 
 @dataclass(slots=True)
@@ -157,7 +141,9 @@ def passes_gate(policy: Policy, loss: float, gate: float) -> bool:
 
 def best_step(trial: Progress, step: int, loss: float) -> int:
     """The trial's best step when the report at ``step`` is counted in; the earlier one on ties."""
-    return step if trial.best_step == 0 or loss < trial.best_loss else trial.best_step
+    if loss < trial.best_loss or (trial.best_step == 0 and trial.best_loss == math.inf):
+        return step
+    return trial.best_step
 
 
 # -- answers that several policies give ----------------------------------------------------------
@@ -184,13 +170,13 @@ def check_order(policy: Policy, goals: Goals, costs: Costs) -> tuple[str, ...] |
 # -- options -------------------------------------------------------------------------------------
 
 
+def settle(policy: Policy, **options: object) -> None:
+    """Bring options into the form in which they are kept, while a frozen policy is made."""
+    for name, value in options.items():
+        object.__setattr__(policy, name, value)
+
+
 def require_when(when: str) -> None:
     """Validate the ``constraints`` option of the constraint-blind policies."""
     if when not in ("callback", "after"):
         raise GoalError(f"constraints must be 'callback' or 'after', got {when!r}")
-
-
-def require_share(name: str, value: float) -> None:
-    """Validate an option that is a share of something."""
-    if not is_number(value) or not 0 <= value <= 1:
-        raise GoalError(f"{name} must be a share between 0 and 1, got {value!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
@@ -11,7 +12,7 @@ from acetune.core.history import History
 from acetune.core.numbers import is_number, require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import TrialRecord
-from acetune.policies.base import CheckedAtEnd, When
+from acetune.policies.base import Policy, When, require_when, settle
 from acetune.policies.prediction import chance_below
 from acetune.policies.rungs import require_factor, rung_passed
 
@@ -24,7 +25,8 @@ _KEEP = "ends better than the best of all with probability {number:.2g}, seen fr
 _CUT = "ends better than the best of all with probability {number:.2g} only, seen from step {step}"
 
 
-class PerformanceCurve(CheckedAtEnd):
+@dataclass(frozen=True)
+class PerformanceCurve(Policy):
     """Stop a trial that is unlikely to end better than the best objective seen so far.
 
     At steps 1, 2, 4, 8, ... a straight line is fitted through the finished trials: the best
@@ -64,34 +66,20 @@ class PerformanceCurve(CheckedAtEnd):
     0.1
     """
 
-    def __init__(
-        self,
-        probability: float = 0.05,
-        min_finished: int = 5,
-        min_steps: int = 1,
-        spacing: float = 2,
-        constraints: When = "callback",
-    ) -> None:
-        if not is_number(probability) or not 0 <= probability <= 1:
-            raise GoalError(f"probability must lie between 0 and 1, got {probability!r}")
-        require_whole("min_finished", min_finished, least=3)
-        require_whole("min_steps", min_steps, least=1)
-        require_factor("spacing", spacing)
-        self.probability = float(probability)
-        self.min_finished = min_finished
-        self.min_steps = min_steps
-        self.spacing = spacing
-        super().__init__(constraints)
+    probability: float = 0.05
+    min_finished: int = 5
+    min_steps: int = 1
+    spacing: float = 2
+    constraints: When = "callback"
 
-    def options(self) -> dict[str, object]:
-        """The options, by the names of the constructor."""
-        return {
-            "probability": self.probability,
-            "min_finished": self.min_finished,
-            "min_steps": self.min_steps,
-            "spacing": self.spacing,
-            "constraints": self.constraints,
-        }
+    def __post_init__(self) -> None:
+        if not is_number(self.probability) or not 0 <= self.probability <= 1:
+            raise GoalError(f"probability must lie between 0 and 1, got {self.probability!r}")
+        require_whole("min_finished", self.min_finished, least=3)
+        require_whole("min_steps", self.min_steps, least=1)
+        require_factor("spacing", self.spacing)
+        require_when(self.constraints)
+        settle(self, probability=float(self.probability))
 
     def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
         """By the geometric step that was passed; the key is the trial's best loss by then."""
@@ -140,6 +128,6 @@ def ends_from(group: Group, history: History) -> list[tuple[float, float]]:
     for record in history.finished:
         if record.state == "finished":
             for _, filed_in, best in record.filings:
-                if filed_in is group and isinstance(best, float) and best < math.inf:
+                if filed_in.id == group.id and isinstance(best, float) and best < math.inf:
                     found.append((best, record.progress.best_loss))
     return found

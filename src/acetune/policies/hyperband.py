@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from acetune.core.decision import Decision
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import TrialRecord
-from acetune.policies.base import CheckedAtEnd, When
+from acetune.policies.base import Policy, When, require_when
 from acetune.policies.rungs import decide_by_cutoff, free_rung, require_factor, rungs_up_to
 
 
-class Hyperband(CheckedAtEnd):
+@dataclass(frozen=True)
+class Hyperband(Policy):
     """Stop at rungs, as ASHA does, but start some trials on a higher one. Blind to the constraint.
 
     In bracket ``s`` the first rung is at step ``min_steps * reduction_factor ** s``: the higher the
@@ -42,29 +45,16 @@ class Hyperband(CheckedAtEnd):
     Hyperband(reduction_factor=4, brackets=2, min_steps=1, constraints='callback')
     """
 
-    def __init__(
-        self,
-        reduction_factor: float = 4,
-        brackets: int = 3,
-        min_steps: int = 1,
-        constraints: When = "callback",
-    ) -> None:
-        require_factor("reduction_factor", reduction_factor)
-        require_whole("brackets", brackets, least=1)
-        require_whole("min_steps", min_steps, least=1)
-        self.reduction_factor = reduction_factor
-        self.brackets = brackets
-        self.min_steps = min_steps
-        super().__init__(constraints)
+    reduction_factor: float = 4
+    brackets: int = 3
+    min_steps: int = 1
+    constraints: When = "callback"
 
-    def options(self) -> dict[str, object]:
-        """The options, by the names of the constructor."""
-        return {
-            "reduction_factor": self.reduction_factor,
-            "brackets": self.brackets,
-            "min_steps": self.min_steps,
-            "constraints": self.constraints,
-        }
+    def __post_init__(self) -> None:
+        require_factor("reduction_factor", self.reduction_factor)
+        require_whole("brackets", self.brackets, least=1)
+        require_whole("min_steps", self.min_steps, least=1)
+        require_when(self.constraints)
 
     def bracket(self, trial: TrialRecord) -> int:
         """In which bracket the trial is, from 0 on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from acetune.core.decision import Action, Decision
 from acetune.core.groups import Filing, Group
@@ -10,7 +11,7 @@ from acetune.core.history import History
 from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import TrialRecord
-from acetune.policies.base import CheckedAtEnd, When
+from acetune.policies.base import Policy, When, require_when
 
 _GRACE = "within the first {number} steps"
 _FEW = "other trials that reported step {step}: {number:.0f}, too few to compare with"
@@ -18,7 +19,8 @@ _KEEP = "its best ranks {rank} of {of} among the running averages at step {step}
 _CUT = "its best ranks {rank} of {of} among the running averages at step {step}: below their median"
 
 
-class MedianStopping(CheckedAtEnd):
+@dataclass(frozen=True)
+class MedianStopping(Policy):
     """Stop a trial whose best so far is worse than the median trial's running average.
 
     At each step the trial's best objective up to it is compared with the median of the other
@@ -46,22 +48,14 @@ class MedianStopping(CheckedAtEnd):
     MedianStopping(min_trials=3, min_steps=10, constraints='callback')
     """
 
-    def __init__(
-        self, min_trials: int = 3, min_steps: int = 1, constraints: When = "callback"
-    ) -> None:
-        require_whole("min_trials", min_trials, least=1)
-        require_whole("min_steps", min_steps, least=1)
-        self.min_trials = min_trials
-        self.min_steps = min_steps
-        super().__init__(constraints)
+    min_trials: int = 3
+    min_steps: int = 1
+    constraints: When = "callback"
 
-    def options(self) -> dict[str, object]:
-        """The options, by the names of the constructor."""
-        return {
-            "min_trials": self.min_trials,
-            "min_steps": self.min_steps,
-            "constraints": self.constraints,
-        }
+    def __post_init__(self) -> None:
+        require_whole("min_trials", self.min_trials, least=1)
+        require_whole("min_steps", self.min_steps, least=1)
+        require_when(self.constraints)
 
     def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
         """By step; the key is the average of the trial's losses up to it."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from acetune.core.decision import Action, Decision
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.observation import Observation
 from acetune.core.record import TrialRecord
-from acetune.policies.base import CheckedAtEnd, When
+from acetune.policies.base import Policy, When, require_when
 
 _KEEP = "nothing is stopped"
 
 
-class NoStopping(CheckedAtEnd):
+@dataclass(frozen=True)
+class NoStopping(Policy):
     """Train every trial to its end.
 
     Parameters
@@ -26,16 +29,10 @@ class NoStopping(CheckedAtEnd):
     NoStopping(constraints='callback')
     """
 
-    def __init__(self, constraints: When = "callback") -> None:
-        super().__init__(constraints)
+    constraints: When = "callback"
 
-    def options(self) -> dict[str, object]:
-        """The options, by the names of the constructor."""
-        return {"constraints": self.constraints}
-
-    def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
-        """Nothing is ranked."""
-        return None
+    def __post_init__(self) -> None:
+        require_when(self.constraints)
 
     def decide(
         self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from acetune.core.decision import Action, Decision
 from acetune.core.groups import Filing
 from acetune.core.history import History
-from acetune.core.numbers import require_whole
+from acetune.core.numbers import require_share, require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import TrialRecord
-from acetune.policies.base import CheckedAtEnd, When, require_share
+from acetune.policies.base import Policy, When, require_when, settle
 from acetune.policies.strata import in_worst
 
 _KEEP = "rank {rank} of {of} reports at step {step}: kept"
@@ -17,7 +19,8 @@ _GRACE = "rank {rank} of {of} reports at step {step}: within the first {number} 
 _BETWEEN = "step {step} is not a multiple of {number}: nothing is compared"
 
 
-class TruncationSelection(CheckedAtEnd):
+@dataclass(frozen=True)
+class TruncationSelection(Policy):
     """Stop the worst ``truncation`` of all trials' reports at a step. Blind to the constraint.
 
     What ACE does to each stratum, done to all reports of a step together. Ties count for the
@@ -43,29 +46,17 @@ class TruncationSelection(CheckedAtEnd):
     TruncationSelection(truncation=0.5, every=1, min_steps=1, constraints='callback')
     """
 
-    def __init__(
-        self,
-        truncation: float = 0.25,
-        every: int = 1,
-        min_steps: int = 1,
-        constraints: When = "callback",
-    ) -> None:
-        require_share("truncation", truncation)
-        require_whole("every", every, least=1)
-        require_whole("min_steps", min_steps, least=1)
-        self.truncation = float(truncation)
-        self.every = every
-        self.min_steps = min_steps
-        super().__init__(constraints)
+    truncation: float = 0.25
+    every: int = 1
+    min_steps: int = 1
+    constraints: When = "callback"
 
-    def options(self) -> dict[str, object]:
-        """The options, by the names of the constructor."""
-        return {
-            "truncation": self.truncation,
-            "every": self.every,
-            "min_steps": self.min_steps,
-            "constraints": self.constraints,
-        }
+    def __post_init__(self) -> None:
+        require_share("truncation", self.truncation)
+        require_whole("every", self.every, least=1)
+        require_whole("min_steps", self.min_steps, least=1)
+        require_when(self.constraints)
+        settle(self, truncation=float(self.truncation))
 
     def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
         """By step; steps between the multiples of ``every`` are not ranked."""

@@ -94,7 +94,7 @@ class RayLink(Link):
     def begin(self, total_steps: int | None, startup_s: float) -> Plan:
         """See Link. The interval is chosen here, by the costs on the board."""
         costs = self._view.costs
-        interval = self._terms.policy.interval(total_steps, costs)
+        interval = self._terms.policy.first_check(total_steps, costs)
         self._attempt = self._attempt._replace(
             total_steps=total_steps,
             interval=interval,

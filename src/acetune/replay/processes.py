@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
-from acetune.core.errors import GoalError
+from acetune.core.numbers import require_whole
 from acetune.hardware import thread_variables
 from acetune.interprocess.child import Child
 from acetune.interprocess.frames import BlockingChannel, NonBlockingChannel
@@ -66,8 +66,8 @@ def run_jobs(
 
     The function is sent once a worker; ``threads`` is what numerical libraries may use in each.
     """
-    if len(jobs) and workers < 1:
-        raise GoalError(f"workers must be a whole number >= 1, got {workers!r}")
+    if len(jobs):
+        require_whole("workers", workers, least=1)
     pickled = pickle_code(function, "the function or a check")
     waiting = deque(range(len(jobs)))
     busy: list[_Worker] = []

@@ -1,4 +1,4 @@
-"""A trial in this process, with an engine that notes everything and does what a test says."""
+"""A trial in this process, with an engine that notes everything and stops it where it is told."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from acetune import ACE, Constraint, Trial
 from acetune.artifacts import checkpoint_writer, load_model, write_folder, write_model
 from acetune.core.decision import Action, Decision
-from acetune.core.goals import Estimate, Goals, Objective
+from acetune.core.goals import Constraint, FailedCheck, Goals, Objective
 from acetune.core.record import Progress
 from acetune.link import Link, Plan, Reply, Report
-from acetune.trial import TrialContext
+from acetune.policies import ACE
+from acetune.trial import Trial, TrialContext
 
 
 class NotingLink(Link):
@@ -29,51 +29,64 @@ class NotingLink(Link):
 
     @property
     def values(self) -> dict[int, float]:
+        """The objective as it was reported, by step."""
         return {report.step: report.value for report in self.reports}
 
     def measured(self) -> dict[int, float]:
-        """What was measured of which step."""
+        """What was measured of which step; a failed check is an error."""
         found: dict[int, float] = {}
         for report in [*self.reports, *self.finished]:
-            if report is not None and report.checked_step is not None:
-                assert report.measured is not None
+            if report is not None and report.measured is not None:
                 (only,) = report.measured.values()
-                assert isinstance(only, Estimate), only
-                found[report.checked_step] = only.value
+                if isinstance(only, FailedCheck):
+                    raise AssertionError(f"the check failed at step {report.step}: {only.error}")
+                found[report.checked_step or report.step] = only.value
         return found
 
     def load(self, step: int) -> Any:
+        """The model that was kept of a step."""
         return load_model(self.models[step])
 
     def begin(self, total_steps: int | None, startup_s: float) -> Plan:
+        """See Link."""
         self.declared.append(total_steps)
         return Plan(1 if self._interval == 1 else total_steps, math.inf, math.inf)
 
     def declare(self, total_steps: int) -> None:
+        """See Link."""
         self.declared.append(total_steps)
 
     def fresh_gate(self, report: Report) -> float:
+        """See Link."""
         return math.inf
 
-    def checking(self, constraint: str | None) -> None: ...
+    def checking(self, constraint: str | None) -> None:
+        """See Link."""
+
+    def note_hardware(self, description: str) -> None:
+        """See Link."""
 
     def report(self, report: Report) -> Reply:
+        """See Link."""
         self.reports.append(report)
         stop = report.step == self._stop_at
         ended = stop or report.step == self.declared[-1]
         action = Action.STOP if stop else Action.CONTINUE
-        return Reply(Decision(action, "as the test says"), math.inf, math.inf, stop, ended)
+        return Reply(Decision(action, "as it was told"), math.inf, math.inf, stop, ended)
 
     def finish(self, report: Report | None) -> None:
+        """See Link."""
         self.finished.append(report)
 
     def keep_model(self, step: int, model: object) -> None:
+        """See Link."""
         self.models[step] = self.folder / f"model-{step}"
-        write_folder(self.models[step], lambda folder: write_model(folder, model))
+        write_folder(self.models[step], lambda into: write_model(into, model), self.folder)
 
     def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
+        """See Link."""
         self.checkpoints[step] = self.folder / f"resume-{step}"
-        write_folder(self.checkpoints[step], checkpoint_writer(source))
+        write_folder(self.checkpoints[step], checkpoint_writer(source), self.folder)
 
 
 def make_trial(
