@@ -138,7 +138,7 @@ def fault(folder: Path, digest: str | None, size: int) -> str | None:
     try:
         if not folder.is_dir():
             return "is missing"
-        found = sum(path.stat().st_size for _, path in _files_in(folder))
+        found = sum(path.stat().st_size for _, path in _contents(folder)[1])
         if found == 0 and size > 0:
             return "is empty"
         if found != size:
@@ -150,20 +150,25 @@ def fault(folder: Path, digest: str | None, size: int) -> str | None:
     return None
 
 
-def _files_in(folder: Path) -> list[tuple[str, Path]]:
-    """Relative name and path of each file, in the order of the names; links are followed."""
+def _contents(folder: Path) -> tuple[list[str], list[tuple[str, Path]]]:
+    """Names of the folders in it, and name and path of each file; links are followed.
+
+    Names are relative, and in their order.
+    """
     found: list[tuple[str, Path]] = []
+    inside: list[str] = []
     for here, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
         way = {os.path.realpath(here)}
         way.update(str(parent) for parent in Path(os.path.realpath(here)).parents)
         # a link to a folder on the way to it would never end
         folders[:] = [name for name in folders if os.path.realpath(f"{here}/{name}") not in way]
+        inside += [os.path.relpath(f"{here}/{name}", folder) for name in folders]
         for name in names:
             path = Path(here) / name
             with contextlib.suppress(FileNotFoundError):  # a link that leads nowhere
                 if stat.S_ISREG(path.stat().st_mode):
                     found.append((str(path.relative_to(folder)), path))
-    return sorted(found)
+    return sorted(inside), sorted(found)
 
 
 def _raise(error: OSError) -> None:
@@ -173,7 +178,11 @@ def _raise(error: OSError) -> None:
 def read_through(folder: Path, *, sync: bool = False) -> Written:
     """Size and checksum of what is in a folder; ``sync`` also waits until it is on disk."""
     found, size = hashlib.sha256(), 0
-    for name, path in _files_in(folder):
+    folders, files = _contents(folder)
+    for name in folders:
+        encoded = name.encode("utf-8", "surrogateescape")
+        found.update(b"%d %b / " % (len(encoded), encoded))
+    for name, path in files:
         with path.open("rb", buffering=0) as file:
             here = os.fstat(file.fileno()).st_size
             encoded = name.encode("utf-8", "surrogateescape")

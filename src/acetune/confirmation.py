@@ -58,10 +58,13 @@ def confirm_best(engine: Engine, coordinator: Coordinator, top: int, listeners: 
         if found.status == "failed" or found.kept is None:
             judged.add(found.trial)
             continue
-        result = _broken(found.kept)
-        if result is None:
-            judged.add(found.trial)
-            result = engine.evaluate([Evaluate(str(found.kept.folder), confirm=True)])[0]
+        fault = found.kept.fault()
+        if fault is not None:  # fresh data is spared
+            text = f"trial {found.trial} cannot be confirmed: its model {found.kept.folder} {fault}"
+            listeners.call("on_notice", text)
+            continue
+        judged.add(found.trial)
+        result = engine.evaluate([Evaluate(str(found.kept.folder), confirm=True)])[0]
         if result is None:
             continue
         wrong = (

@@ -456,6 +456,7 @@ class Store:
             sqlite3.Error,
             AcetuneError,
             AssertionError,
+            AttributeError,
             LookupError,
             TypeError,
             ValueError,
@@ -513,16 +514,23 @@ class Store:
         Each path is that of its own row, inside the folder of the study: a file that says
         something else is refused, since what it names would be loaded, or deleted.
         """
-        rows = self.rows(f"SELECT * FROM checkpoints {where} ORDER BY trial, attempt, step", values)
-        return [self.understood(row) for row in rows]
+        sql = (
+            "SELECT c.*, EXISTS (SELECT 1 FROM trials t WHERE t.trial = c.trial "
+            f"AND t.attempt = c.attempt) AS known FROM checkpoints c {where} "
+            "ORDER BY trial, attempt, step"
+        )
+        return [self.understood(row) for row in self.rows(sql, values)]
 
     def understood(self, row: Mapping[str, Any]) -> KeptRow:
         """A row of ``checkpoints`` whose path was found to be where it has to be."""
         trial, attempt, step, kind = (row[c] for c in ("trial", "attempt", "step", "kind"))
         try:
             folder = self.kept_folder(trial, attempt, step, kind, row["path"])
-            if type(row["bytes"]) is not int:
-                raise OutsideError(f"{row['bytes']!r} is no size")
+            for column in ("trial", "attempt", "step", "bytes"):
+                if type(row[column]) is not int:  # a column of SQLite's may hold anything
+                    raise OutsideError(f"{row[column]!r} is no {column}")
+            if not row.get("known", True):
+                raise OutsideError(f"there is no attempt {attempt} of trial {trial}")
         except (OutsideError, TypeError, ValueError) as error:
             raise StudyFileError(
                 f"{self.path} is damaged or was tampered with: its table checkpoints names "
@@ -633,7 +641,9 @@ def _inspect(path: Path) -> None:
 
 def _lock(path: Path) -> int:
     """An advisory lock that ends with the process, however it ends."""
-    lock = os.open(path.with_name(path.name + "-lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    beside = path.with_name(path.name + "-lock")
+    # a link in its place would have some other file overwritten
+    lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

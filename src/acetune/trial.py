@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,6 +79,7 @@ class Trial:
         self._link = link
         self._clock = clock or synchronised_clock
         self._owner = os.getpid()
+        self._reporting = threading.RLock()  # several threads may report: one after the other
         self._begun = False
         self._stop = False
         self._ended = False  # the engine has closed the trial: at its last step, or by stopping it
@@ -177,6 +179,8 @@ class Trial:
     ) -> Decision:
         """Report the objective at a step; constraints are checked if that is due and worth it.
 
+        Several threads may call it: they wait for each other.
+
         Parameters
         ----------
         value:
@@ -197,43 +201,48 @@ class Trial:
         primary_cost_s, constraint_cost_s:
             Costs in seconds instead of the clock's; then no time is measured at all.
         """
-        now = self._clock()
-        self._require_owner()
-        if self._stop:
-            raise TrialStopped(
-                f"trial {self.number} was told to stop ({self._reason}); leave the loop when "
-                "trial.should_stop is true"
-            )
-        value, extra = split_metrics(self._goals, value, metrics)
-        checks = self._require_checks(constraints, model)
-        if not self._begun:
-            self._begin(None)
-        step = self._next_step(step)
-        if primary_cost_s is not None:
-            primary: float | None = require_cost(primary_cost_s, "primary_cost_s")
-        else:
-            primary = None if self._iteration_began is None else now - self._iteration_began
-        self._model = model
-        loss = self._goals.objective.loss(value)
-        report = Report(step, value, primary_cost_s=primary, metrics=extra or None)
-        if step > self._progress.last_step:  # a step reported again is not checked or saved again
-            report = self._check_report(report, loss, checks, model, snapshot, constraint_cost_s)
-            if checkpoint is not None:
-                source = Path(checkpoint) if isinstance(checkpoint, str) else checkpoint
-                self._link.keep_checkpoint(step, source)
-        if primary_cost_s is None and constraint_cost_s is None:
-            report = report._replace(snapshot_cost_s=self._snapshot_s)
-        self._snapshot_s = 0.0  # costs that are given replace the clock's, this one too
-        reply = self._link.report(report)
-        if step > self._progress.last_step:
-            self._advance(report, loss)
-        self._gate, self._keep_below = reply.gate, reply.keep_below
-        self._ended = reply.ended
-        if reply.stop:
-            self._stop, self._reason = True, reply.decision.reason
-        # without steps() the next iteration begins here; with it, when the loop comes round
-        self._iteration_began = self._clock() if self._step is None else None
-        return reply.decision
+        with self._reporting:
+            now = self._clock()
+            self._require_owner()
+            if self._stop:
+                raise TrialStopped(
+                    f"trial {self.number} was told to stop ({self._reason}); leave the loop when "
+                    "trial.should_stop is true"
+                )
+            value, extra = split_metrics(self._goals, value, metrics)
+            checks = self._require_checks(constraints, model)
+            if not self._begun:
+                self._begin(None)
+            step = self._next_step(step)
+            if primary_cost_s is not None:
+                primary: float | None = require_cost(primary_cost_s, "primary_cost_s")
+            else:
+                primary = None if self._iteration_began is None else now - self._iteration_began
+            self._model = model
+            loss = self._goals.objective.loss(value)
+            report = Report(step, value, primary_cost_s=primary, metrics=extra or None)
+            if (
+                step > self._progress.last_step
+            ):  # a step reported again is not checked or saved again
+                report = self._check_report(
+                    report, loss, checks, model, snapshot, constraint_cost_s
+                )
+                if checkpoint is not None:
+                    source = Path(checkpoint) if isinstance(checkpoint, str) else checkpoint
+                    self._link.keep_checkpoint(step, source)
+            if primary_cost_s is None and constraint_cost_s is None:
+                report = report._replace(snapshot_cost_s=self._snapshot_s)
+            self._snapshot_s = 0.0  # costs that are given replace the clock's, this one too
+            reply = self._link.report(report)
+            if step > self._progress.last_step:
+                self._advance(report, loss)
+            self._gate, self._keep_below = reply.gate, reply.keep_below
+            self._ended = reply.ended
+            if reply.stop:
+                self._stop, self._reason = True, reply.decision.reason
+            # without steps() the next iteration begins here; with it, when the loop comes round
+            self._iteration_began = self._clock() if self._step is None else None
+            return reply.decision
 
     # -- what engines use ------------------------------------------------------------------------
 

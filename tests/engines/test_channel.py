@@ -22,7 +22,7 @@ from acetune.link import Report
 MESSAGES = [
     m.Ready(),
     m.Begin(None, 0.5),
-    m.Reported(Report(1, 0.5, 1, {"gap": Estimate(0.1, 0.0)}, 0.1, {"gap": 0.2}, 0.0, {"f1": 1})),
+    m.Reported(Report(1, 0.5, 1, {"gap": Estimate(0.1, 0.0)}, 0.1, {"gap": 0.2}, 0.0, {"f1": 1.0})),
     m.AskGate(Report(2, float("nan"))),
     m.Notice("é" * 100_000),
     m.Piece(bytes(1 << 18)),

@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import struct
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 import acetune
 from acetune import Constraint, Trial
-from acetune.core.goals import Estimate
+from acetune.core.goals import Estimate, FailedCheck
 from acetune.engines import messages as m
 from acetune.link import Report
 from engines.helpers import (
@@ -154,7 +155,7 @@ def send(*messages: object) -> Callable[[Trial], None]:
         send(m.Begin(4, 0.1)),
         send(m.Checking("no such constraint")),
         send(m.Evaluated({}, {})),
-        send(m.Saved("model", 2, "x" * 100, 2**70)),
+        send(m.Saved("model", 2, "../somewhere", 3)),
         send(m.Evaluated({}, {}), m.Done(), m.Done()),  # what follows at once counts no more
     ],
     ids=["begin", "checking", "evaluated", "saved", "more"],
@@ -167,8 +168,8 @@ def test_messages_that_make_no_sense(study: Path, bad: Callable[[Trial], object]
 @pytest.mark.parametrize(
     "message",
     [
-        m.Reported(Report(2, 0.5, 2, {"unknown": Estimate(1, 0)})),
-        m.Reported(Report(2, 0.5, 99, {"g": Estimate(1, 0)})),
+        m.Reported(Report(2, 0.5, 2, {"unknown": Estimate(1.0, 0.0)})),
+        m.Reported(Report(2, 0.5, 99, {"g": Estimate(1.0, 0.0)})),
         m.Reported(Report(2, 0.5, primary_cost_s=-1.0)),
         m.Reported(Report(50, 0.5)),
         m.Declare(3),
@@ -230,3 +231,56 @@ def test_errors_of_a_searcher_are_not_blamed_on_workers(study: Path) -> None:
     with pytest.raises(ValueError, match="is broken"):
         tune(training(lambda trial: None), study, searcher=Broken(), max_trials=1)
     assert states(study) == ["finished"]
+
+
+def test_threads_that_report_at_once_wait_for_each_other(study: Path) -> None:
+    def train(trial: Trial) -> None:
+        threads = [
+            threading.Thread(target=lambda: [trial.report(0.5, model=1) for _ in range(50)])
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    tune(train, study, xs=[1, 2], constraints=[LIMIT], policy=acetune.NoStopping())
+    assert states(study) == ["finished"] * 2
+    assert len([row for row in report_rows(study) if row["kind"] == "step"]) == 400
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.Reported(Report(2, 2**70)),
+        m.Begin(5, 10**400),
+        m.Reported(Report(2, 0.5, 2**80)),
+        m.Reported(Report(2, 0.5, 2, {"g": Estimate(2**70)})),
+        m.Reported(Report(2, 0.5, 2, {"g": FailedCheck(5)})),  # type: ignore[arg-type]
+        m.Reported(Report(2, 0.5, metrics={(1, 2): 3.0})),  # type: ignore[dict-item]
+        m.Reported(Report(2, 0.5, metrics={"a": 10**5000})),
+    ],
+)
+def test_numbers_that_no_study_file_holds(study: Path, message: object) -> None:
+    tune(training(send(message)), study, xs=[1, 2, 3, 4], constraints=[LIMIT])
+    require_others_went_well(study, "sent what is not a message")
+
+
+def test_a_trial_that_is_done_before_it_has_ended(study: Path) -> None:
+    tune(training(send(m.Done())), study, xs=[1, 2, 3, 4], constraints=[LIMIT])
+    require_others_went_well(study, "before the trial had ended")
+
+
+def test_a_worker_that_hangs_up_is_not_said_to_be_out_of_memory(study: Path) -> None:
+    tune(training(lambda _: os.closerange(3, 64)), study, xs=[1, 2, 3, 4], constraints=[LIMIT])
+    require_others_went_well(study, "its worker process closed its connection to the driver")
+
+
+def test_an_answer_of_confirm_that_cannot_be_sent(study: Path) -> None:
+    def train(trial: Trial) -> None:
+        trial.report(0.5, model=1.0)
+
+    result = tune(train, study, constraints=[LIMIT], confirm=lambda _: {"g": lambda: 1})
+    assert result.best is not None and result.best.status == "unconfirmed"
+    assert result.best.confirmation is not None
+    assert "pickle" in (result.best.confirmation.error or "").lower()

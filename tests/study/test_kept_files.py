@@ -434,13 +434,13 @@ def test_a_trial_goes_on_from_its_checkpoint_only_if_that_is_whole(study: Path, 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_model_is_not_confirmed_and_the_next_one_is(finished: Path, name: str) -> None:
     FAULTS[name][0](model_of(finished, 1))
-    result = again(finished, confirm=lambda model: {"g": model[2]})
+    events = Events()
+    result = again(finished, confirm=lambda model: {"g": model[2]}, callbacks=[events])
 
     assert result.best is not None and result.best.trial == 2
-    assert result.best.status == "confirmed" and result.confirmation_uses == 2
-    first = result.candidates[0].confirmation
-    assert first is not None and first.status == "unconfirmed"
-    assert first.error is not None and "its model" in first.error
+    assert result.best.status == "confirmed" and result.confirmation_uses == 1
+    assert result.candidates[0].confirmation is None  # nobody has looked
+    assert any("trial 1 cannot be confirmed: its model" in text for text in events.notices)
 
 
 def test_a_model_that_is_broken_before_its_check_after_the_run_fails_it(study: Path) -> None:
@@ -539,3 +539,52 @@ def test_sizes_alone_are_compared_where_no_checksum_was_taken(tmp_path: Path) ->
     (tmp_path / "model.pkl").write_text("abc")
     assert Kept(tmp_path, 3, None).fault() is None
     assert Kept(tmp_path, 4, None).fault() is not None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (1, "1/../../trial-00002/attempt-1", 1, "model"),  # another one's, by a text for a number
+        (999, 1, 1, "model"),  # of a trial that there is not
+        (-1, 1, 1, "model"),
+        (2**62, 1, 1, "resume"),
+    ],
+)
+def test_rows_of_attempts_that_there_are_not(finished: Path, values: tuple[Any, ...]) -> None:
+    trial, attempt, step, kind = values
+    path = f"trial-{trial:05d}/attempt-{attempt}/{kind}-{step:07d}"
+    with closing(sqlite3.connect(finished)) as db, db:
+        db.execute(
+            "INSERT INTO checkpoints (trial, attempt, step, kind, path, bytes) "
+            "VALUES (?, ?, ?, ?, ?, 3)",
+            (trial, attempt, step, kind, path),
+        )
+    before = sorted(finished.with_name(finished.name + ".files").rglob("*"))
+    for use in (again, acetune.load, StudyView):
+        with pytest.raises(StudyFileError, match="damaged or was tampered with"):
+            use(finished)
+    assert sorted(finished.with_name(finished.name + ".files").rglob("*")) == before
+
+
+def test_links_beside_a_study_file_are_not_written_through(finished: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    code = finished.with_name(finished.name + ".files") / "code.pkl"
+    code.unlink(missing_ok=True)
+    code.symlink_to(mine)
+    again(finished)
+    assert mine.read_text() == "precious"
+    lock = finished.with_name(finished.name + "-lock")
+    lock.unlink()
+    lock.symlink_to(mine)
+    with pytest.raises(StudyFileError, match="cannot open"):
+        again(finished)
+    assert mine.read_text() == "precious"
+
+
+def test_the_checksum_sees_folders(finished: Path) -> None:
+    result = acetune.load(finished)
+    assert result.best is not None and result.best.checkpoint is not None
+    (result.best.checkpoint / "folder").mkdir()
+    with pytest.raises(BrokenModelError, match="is not what was written"):
+        result.best.load()

@@ -308,6 +308,8 @@ class Engine:
             self._look_at_checks(trial, message.report)
             return True
         elif isinstance(message, m.Done):
+            if trial.running:
+                raise m.MessageError("it came before the trial had ended")
             self._agenda.done(slot)
         elif isinstance(message, m.Failed):
             self._agenda.fail(slot, message.error, message.traceback, message.certain)

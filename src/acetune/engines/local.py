@@ -31,6 +31,7 @@ class LocalSite:
         self._files.mkdir(parents=True, exist_ok=True)
         # through a file: a large one would fill the pipe, and the driver wait for slow starters
         self._code = self._files / "code.pkl"
+        self._code.unlink(missing_ok=True)  # were it a link, some other file would be overwritten
         self._code.write_bytes(code)
         self._threads, self._devices = threads, devices
 

@@ -7,6 +7,7 @@ from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from acetune.core.decision import Action, Decision
+from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.record import Progress
 from acetune.exclusive import DeviceNeeds
 from acetune.interprocess.frames import MessageError as MessageError  # for the driver too
@@ -158,6 +159,7 @@ class Refused(NamedTuple):
     error: str
 
 
+_LARGEST = 2**63 - 1  # that a study file can hold
 ASKING = (Begin, Declare, AskGate, Fetch, Reported, Finished)  # these wait for an answer
 
 # -- as bytes -------------------------------------------------------------------------------------
@@ -199,11 +201,23 @@ def decode_from_worker(data: bytes) -> Any:
         raise MessageError(f"it was a {type(message).__name__}")
     _require_kinds(message, kinds)
     if isinstance(message, (Reported, AskGate, Finished)) and message.report is not None:
-        _require_kinds(message.report, _REPORT_KINDS)
-        for numbers in (message.report.metrics, message.report.check_cost_s):
-            if numbers and not all(isinstance(n, (float, int)) for n in numbers.values()):
-                raise MessageError(f"a report held {numbers!r}")
+        _require_report(message.report)
     return message
+
+
+def _require_report(report: Report) -> None:
+    _require_kinds(report, _REPORT_KINDS)
+    for numbers in (report.metrics, report.check_cost_s):
+        for name, found in (numbers or {}).items():
+            if not isinstance(name, str) or not isinstance(found, float):
+                raise MessageError(f"a report held a {type(found).__name__} for a number")
+    for name, measured in (report.measured or {}).items():
+        if isinstance(measured, Estimate):
+            fine = isinstance(measured.value, float) and isinstance(measured.stderr, float)
+        else:
+            fine = isinstance(measured, FailedCheck) and isinstance(measured.error, str)
+        if not fine or not isinstance(name, str):
+            raise MessageError(f"a report held a {type(measured).__name__} for a measurement")
 
 
 def require_turn(message: object, *, begun: bool) -> None:
@@ -223,14 +237,15 @@ def _classes(hint: Any) -> tuple[type, ...]:
         return (object,)
     if isinstance(hint, UnionType):
         return tuple(kind for part in get_args(hint) for kind in _classes(part))
-    found = get_origin(hint) or hint
-    return (float, int) if found is float else (found,)
+    return (get_origin(hint) or hint,)
 
 
 def _require_kinds(fields: tuple[object, ...], kinds: tuple[tuple[type, ...], ...]) -> None:
     for field, allowed in zip(fields, kinds, strict=True):
         if not isinstance(field, allowed):
             raise MessageError(f"a {type(fields).__name__} held a {type(field).__name__}")
+        if type(field) is int and not -_LARGEST <= field <= _LARGEST:
+            raise MessageError(f"a {type(fields).__name__} held a number beyond 2**63")
 
 
 _KINDS: dict[type, tuple[tuple[type, ...], ...]] = {

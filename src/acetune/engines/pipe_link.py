@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ class PipeLink(Link):
         self._files = files
         self._folder = folder
         self._sees_files = sees_files
+        self._asking = threading.Lock()
         self._notice = SayOnce(lambda text: self._send(Notice(text)))
 
     def _send(self, message: object) -> None:
@@ -68,11 +70,12 @@ class PipeLink(Link):
             raise DriverGone from None
 
     def _ask(self, message: object) -> Any:
-        self._send(message)
-        try:
-            answer = self._pipe.receive()
-        except (EOFError, OSError):
-            raise DriverGone from None
+        with self._asking:  # an answer belongs to the thread that has asked
+            self._send(message)
+            try:
+                answer = self._pipe.receive()
+            except (EOFError, OSError):
+                raise DriverGone from None
         if isinstance(answer, Refused):
             raise ReportError(answer.error)
         return answer

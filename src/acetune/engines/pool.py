@@ -160,8 +160,11 @@ class Pool:
             heard += self._look_at(worker, notice)
         for slot in self.slots:  # where nothing tells the end of a worker, look at each
             worker = slot.worker
-            if worker is not None and worker.exit_handle is None and worker.exit_word():
-                heard += self._bury(slot, worker)
+            if worker is None:
+                continue
+            hung_up = worker.pipe is not None and worker.pipe.ended
+            if (hung_up or worker.exit_handle is None) and (how := worker.exit_word()):
+                heard += self._bury(slot, worker, how)
         return heard
 
     def _watch_unsent(self) -> None:
@@ -224,7 +227,7 @@ class Pool:
     ) -> list[tuple[Slot, object]]:
         """The last words of a worker that has ended, or has to; ``how`` if that is known."""
         heard: list[tuple[Slot, object]] = []
-        if worker.pipe is not None and how is None:
+        if worker.pipe is not None and not worker.pipe.broken:
             heard += ((slot, message) for message in worker.pipe.receive())
         was_ready = slot.ready
         self._forget(slot, worker)

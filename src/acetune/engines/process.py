@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from acetune.engines.channel import DriverChannel
@@ -10,6 +11,7 @@ from acetune.hardware import gpu_variables, physical_gpu, thread_variables
 from acetune.interprocess.child import Child
 
 IN_WORKER = "ACETUNE_WORKER"  # set in the environment of every worker
+_LEAVING_S = 1.0  # for a worker that has closed its end to be gone
 
 
 class WorkerProcess:
@@ -35,6 +37,7 @@ class WorkerProcess:
                 "acetune.engines.worker", "main", [str(code)], variables=variables, output=output
             )
         self.pipe = DriverChannel(self._child.socket)
+        self._hung_up = 0.0  # when
         self.send(setup)
 
     @property
@@ -47,12 +50,16 @@ class WorkerProcess:
         self.pipe.send(message)
 
     def hung_up(self) -> bool:
-        """See Worker."""
-        return True  # whatever state it is in: a kill ends it, and tells
+        """See Worker. One that ends does so in a moment, and then it is known how."""
+        self._hung_up = self._hung_up or time.monotonic()
+        return self.exit_word() is not None
 
     def exit_word(self) -> str | None:
         """See Worker."""
-        return self._child.exit_word()
+        ended = self._child.exit_word()
+        if ended is None and self._hung_up and time.monotonic() > self._hung_up + _LEAVING_S:
+            return "closed its connection to the driver"
+        return ended
 
     def kill(self) -> None:
         """See Worker."""

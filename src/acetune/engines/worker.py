@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from acetune.artifacts import attempt_name, load_model
+from acetune.artifacts import attempt_name, confined, load_model
 from acetune.checking import evaluate, place_of
 from acetune.core.errors import ReportCallError, TrialStopped
 from acetune.engines.channel import WorkerChannel
@@ -62,11 +62,19 @@ class Worker:
             if isinstance(message, Start):
                 self._train(message)
             elif isinstance(message, Evaluate):
-                self._pipe.send(self._evaluate(message))
+                self._answer(self._evaluate(message))
+
+    def _answer(self, found: Evaluated) -> None:
+        try:
+            self._pipe.send(found)
+        except OSError:
+            raise
+        except Exception as error:  # what a check or confirm returned cannot be pickled
+            self._pipe.send(Evaluated({}, {}, _text(error)))
 
     def _train(self, start: Start) -> None:
         folder = self._files / attempt_name(start.number, start.attempt)
-        folder.mkdir(parents=True, exist_ok=True)
+        confined(self._files, folder).mkdir(parents=True, exist_ok=True)
         link = PipeLink(self._pipe, self._files, folder, self._setup.sees_files)
         with (
             _output_to(folder / "log.txt"),
