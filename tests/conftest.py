@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from quick import TESTS, Guard, why_slow
+from quick import SLOW_FOLDERS, TESTS, Guard, why_slow
 
 GUARD = pytest.StashKey[Guard]()
 settings.register_profile("quick", max_examples=10, deadline=None, derandomize=True)
@@ -39,6 +39,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def _is_slow(path: Path) -> bool:
+    if path.parent == TESTS and path.name in SLOW_FOLDERS:
+        return True
     is_test = path.name.startswith("test_") and path.suffix == ".py" and TESTS in path.parents
     return is_test and why_slow(path) is not None
 

@@ -34,6 +34,7 @@ FRAMEWORKS = frozenset(
     }
 )
 SLOW_IMPORTS = FRAMEWORKS | {
+    "acetune.ray",
     "acetune.study",  # tune() starts workers
     "acetune.tune",
     "axe_playwright_python",
@@ -59,7 +60,7 @@ def why_slow(path: Path) -> str | None:
 
 def _why_slow(path: Path, seen: frozenset[Path]) -> str | None:
     seen |= {path}
-    for name in _names(ast.parse(path.read_text(encoding="utf-8")), path):
+    for name in _names(path):
         parts = name.split(".")
         packages = {".".join(parts[: n + 1]) for n in range(len(parts))}
         if found := packages & SLOW_IMPORTS:
@@ -75,22 +76,31 @@ def _why_slow(path: Path, seen: frozenset[Path]) -> str | None:
     return None
 
 
-def _names(tree: ast.AST, path: Path) -> Iterator[str]:
-    """What a module imports, at its top or later, and the parameters of its functions."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = [node.module] if node.module else []
-            if node.level:
-                base = [*path.relative_to(TESTS).parts[: -node.level], *base]
-            yield from (".".join([*base, alias.name]) for alias in node.names)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            yield f"{node.value.id}.{node.attr}"  # acetune.tune
-        elif isinstance(node, ast.arg) and node.arg in SLOW_FIXTURES:
-            yield node.arg
-        elif isinstance(node, ast.Call) and _is_importorskip(node):
-            yield str(ast.literal_eval(node.args[0]))
+@functools.cache
+def _names(path: Path) -> list[str]:
+    """What a module imports, at its top or later, and the slow fixtures that it uses."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return sorted({name for node in ast.walk(tree) for name in _names_of(node, path)})
+
+
+def _names_of(node: ast.AST, path: Path) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = [node.module] if node.module else []
+        if node.level:
+            base = [*path.relative_to(TESTS).parts[: -node.level], *base]
+        yield from (".".join([*base, alias.name]) for alias in node.names)
+    elif isinstance(node, ast.Attribute) and _is_tune(node):
+        yield "acetune.tune"
+    elif isinstance(node, ast.arg) and node.arg in SLOW_FIXTURES:
+        yield node.arg
+    elif isinstance(node, ast.Call) and _is_importorskip(node):
+        yield str(ast.literal_eval(node.args[0]))
+
+
+def _is_tune(node: ast.Attribute) -> bool:
+    return node.attr == "tune" and isinstance(node.value, ast.Name) and node.value.id == "acetune"
 
 
 def _is_importorskip(call: ast.Call) -> bool:

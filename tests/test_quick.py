@@ -21,8 +21,8 @@ from quick import TESTS, Guard, why_slow
         ("constraints/test_transformer.py", "test_transformer.py imports torch"),
         ("optuna_pruner/test_processes.py", "test_processes.py imports multiprocessing"),
         ("paper_experiments/test_reproduce.py", "it is in paper_experiments/"),
-        ("report/test_still.py", "test_still.py imports playwright"),
-        ("study/test_result.py", "helpers.py imports subprocess"),  # engines/helpers.py
+        ("report/test_still.py", "test_still.py uses the fixture browser"),
+        ("study/test_result.py", "helpers.py imports acetune.tune"),  # engines/helpers.py
         ("test_documentation_frameworks.py", "documents.py imports subprocess"),
     ],
 )
