@@ -2,11 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# in the order of tests/conftest.py, not the files with most tests first
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test lint format docs screenshots bench paper clean
+.PHONY: help demo quick quick-tests test lint format docs screenshots bench paper clean
 
 help:
 	@echo "make demo    tune LightGBM under a fairness limit (about a minute)"
+	@echo "make quick   linters, types, import rules and the tests that need no processes (a minute)"
 	@echo "make test    linters, types, import rules and all tests"
 	@echo "make lint    the first three of these"
 	@echo "make docs    the documentation as a site, in site/"
@@ -17,9 +20,16 @@ help:
 demo: $(VENV)/.demo
 	$(BIN)/acetune demo
 
+# the linters beside the tests; what tests are quick: tests/quick.py
+quick: $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint quick-tests
+
+quick-tests: $(VENV)/.dev
+	$(PYTEST) --quick tests src/acetune/core src/acetune/policies
+
 test: lint
 	@tools/browser.sh
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(PYTEST)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

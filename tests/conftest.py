@@ -2,9 +2,76 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+from quick import SLOW_FOLDERS, TESTS, Guard, why_slow
+
+GUARD = pytest.StashKey[Guard]()
+settings.register_profile("quick", max_examples=10, deadline=None, derandomize=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="no processes, browsers or frameworks, and few examples of each property",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "slow: starts processes or loads a framework; not in a quick run"
+    )
+    if config.getoption("quick"):
+        settings.load_profile("quick")
+        config.stash[GUARD] = guard = Guard()
+        sys.addaudithook(guard.notice)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    slow = config.getoption("quick") and _is_slow(collection_path)
+    return True if slow else None
+
+
+def _is_slow(path: Path) -> bool:
+    if path.parent == TESTS and path.name in SLOW_FOLDERS:
+        return True
+    is_test = path.name.startswith("test_") and path.suffix == ".py" and TESTS in path.parents
+    return is_test and why_slow(path) is not None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if _is_slow(item.path):
+            item.add_marker("slow")
+    if config.getoption("quick"):
+        config.hook.pytest_deselected(items=[item for item in items if _is_marked(item)])
+        items[:] = [item for item in items if not _is_marked(item)]
+    # Processes take file after file. Those that take long come first, so that none of them is left
+    # to one process at the end, while the other has nothing to do. The longest lie at the top: they
+    # run the examples and the pages of the documentation.
+    items.sort(key=lambda item: (not _is_slow(item.path), item.path.parent != TESTS))
+
+
+def _is_marked(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    guard = item.config.stash.get(GUARD, None)
+    if guard is None:
+        return (yield)
+    guard.test = item.nodeid
+    try:
+        return (yield)
+    finally:
+        guard.test = None
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ class Engine(Link):
         self.kept[step] = cloudpickle.dumps(model)
 
     def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
-        write_folder(self.folder / f"resume-{step}", checkpoint_writer(source))
+        write_folder(self.folder / f"resume-{step}", checkpoint_writer(source), self.folder)
 
     policy: Policy = EVERY_STEP
 

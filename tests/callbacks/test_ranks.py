@@ -20,6 +20,7 @@ class Model:
         return self
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stop_at", "validated"), [(3, 3), (None, 6)])
 def test_two_ranks_stop_together(stop_at: int | None, validated: int, tmp_path: Path) -> None:
     trial, link = make_trial(tmp_path, lambda _: 0.0, stop_at=stop_at)

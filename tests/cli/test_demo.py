@@ -12,6 +12,7 @@ from acetune.cli.exits import code_of
 from acetune.result import load
 
 
+@pytest.mark.slow
 def test_it_ends_with_a_report_and_says_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

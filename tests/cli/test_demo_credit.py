@@ -3,6 +3,7 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +59,7 @@ def test_one_feature_is_informative_for_one_group_only() -> None:
         assert (area > 0.8) is informative
 
 
+@pytest.mark.slow
 def test_a_pickled_model_predicts_as_at_its_own_round() -> None:
     task = made_credit(1500)
     lgb = lightgbm()

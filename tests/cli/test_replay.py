@@ -272,6 +272,7 @@ def test_limits_that_hold_together(acetune: Command, tmp_path: Path) -> None:
     assert (one["constraint"], one["best"]) == ("recall>=0.9", 0.7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("searcher", ["random", "tpe"])
 def test_processes_do_not_change_the_answer(
     acetune: Command, tables: Path, tmp_path: Path, searcher: str

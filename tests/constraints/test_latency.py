@@ -224,6 +224,7 @@ def helper() -> Any:
     found.close()
 
 
+@pytest.mark.slow
 def test_a_core_set_aside_is_where_it_runs(helper: Any) -> None:
     process, cores, threads = helper.run(where, None)
     assert process != os.getpid()
@@ -235,6 +236,7 @@ def test_a_core_set_aside_is_where_it_runs(helper: Any) -> None:
     assert profile.hardware.split(", ")[1] == f"1 of {os.cpu_count()} cores"
 
 
+@pytest.mark.slow
 def test_a_helper_that_dies_is_a_failed_check_and_is_started_anew(helper: Any) -> None:
     check = LatencyCheck(lambda model: model(), warmup=0, repeats=20, aside=CORES[-1:])
     goals = Goals(Objective("loss"), (Constraint("ms", upper=1e9, check=check),))
@@ -271,6 +273,7 @@ def test_cores_that_do_not_exist_are_named() -> None:
     assert os.sched_getaffinity(0) == before
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_there_is_told_with_the_place(helper: Any) -> None:
     with pytest.raises(MeasurementError) as raised:
         helper.run(lambda _: 1 / 0, None)
@@ -278,6 +281,7 @@ def test_what_goes_wrong_there_is_told_with_the_place(helper: Any) -> None:
     assert str(raised.value) == f"ZeroDivisionError: division by zero {where}"
 
 
+@pytest.mark.slow
 def test_processes_that_record_curves_have_the_threads_of_those_that_train() -> None:
     ((_, found),) = run_jobs(lambda names: [os.environ[name] for name in names], [THREADS], 1, 3)
     assert found == ["3"] * 5

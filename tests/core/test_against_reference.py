@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -14,7 +13,7 @@ from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acetune.core.errors import ReportError
@@ -24,6 +23,7 @@ from acetune.core.record import Checkpoint
 from acetune.policies import ACE, ASHA, NoStopping, Policy
 from acetune.stopper import RepeatedReportWarning, Stopper
 from acetune.stopper_trial import StopperTrial
+from properties import TIMEOUT_S, examples_or_more
 
 from .reference import (
     AceRule,
@@ -39,18 +39,7 @@ from .reference import (
     Rule,
 )
 
-MORE = os.environ.get("ACETUNE_HYPOTHESIS_EXAMPLES")
-pytestmark = pytest.mark.timeout(0 if MORE else 600)  # shrinking takes its time
-
-
-def examples(default: int) -> settings:
-    return settings(
-        max_examples=int(MORE) if MORE else default,
-        derandomize=MORE is None,
-        deadline=None,
-        phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],  # explaining is slow
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
+pytestmark = pytest.mark.timeout(TIMEOUT_S)
 
 
 # -- what can happen in a study ------------------------------------------------------------------
@@ -488,19 +477,19 @@ def facts(found: Checkpoint | Check | None) -> tuple[object, ...] | None:
 # -- the tests -----------------------------------------------------------------------------------
 
 
-@examples(400)
+@examples_or_more(400)
 @given(studies(ace_rules, lengths=(2, 2, 3, 3, 4, 6, 1, None)))
 def test_ace(study: Study) -> None:
     Pair(study).play()
 
 
-@examples(120)
+@examples_or_more(120)
 @given(studies(asha_rules, lengths=(6, 10, 20, None, 1)))
 def test_asha(study: Study) -> None:
     Pair(study).play()
 
 
-@examples(60)
+@examples_or_more(60)
 @given(studies(no_rules, lengths=(2, 3, 4, 1, None)))
 def test_no_stopping(study: Study) -> None:
     Pair(study).play()

@@ -7,15 +7,16 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acetune.core.cost import best_interval, expected_cost, expected_cost_sum, interval_threshold
 from acetune.core.errors import GoalError
 from acetune.core.measured import Costs
 from acetune.policies import ACE
+from properties import examples
 
-EXACT = settings(max_examples=150, deadline=None, derandomize=True)
+EXACT = examples(150, derandomize=True)
 shares = st.sampled_from([0.001, 0.03, 0.1, 0.25, 0.5, 0.75, 0.97, 0.999]) | st.floats(0.001, 0.999)
 ratios = st.sampled_from([0.0, 0.01, 0.5, 1.0, 1.94, 14.0, 20.0, 24.0, 1000.0]) | st.floats(0, 100)
 horizons = st.integers(1, 60)

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acetune import ACE, ACE2, ASHA, Constraint, NoStopping, Policy, Stopper
 from acetune.core.errors import ReportError
 from acetune.stopper_trial import StopperTrial
 from acetune.validation import LARGEST_STEP
+from properties import examples
 
 LIMITS = (Constraint("g", upper=1), Constraint("h", lower=0))
 TOTAL = LARGEST_STEP  # so that steps of any size are taken
@@ -85,7 +86,7 @@ def new(policy: Policy) -> Stopper:
     return Stopper(objective="loss", mode="min", constraints=LIMITS, policy=policy)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data(), policy=st.sampled_from(POLICIES))
 def test_a_stopper_is_as_if_it_had_never_heard_of_what_it_refused(
     data: st.DataObject, policy: Policy

@@ -9,7 +9,7 @@ from typing import Any
 
 import optuna
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
@@ -21,6 +21,7 @@ from acetune.optuna.access import StudyAccess
 from acetune.policies import POLICY_NAMES, parse_policy
 from optuna_pruner.kit import LIMIT, NEVER, begun, loaded, made, play, told
 from optuna_pruner.plain import should_stop
+from properties import examples
 
 VALUES = st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0, math.nan, math.inf])
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # shrinking these events takes minutes
@@ -140,7 +141,7 @@ def require_same_knowledge(study: optuna.Study) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::acetune.optuna.UncheckedTrialsWarning")
-@settings(max_examples=60, deadline=None, phases=PHASES)
+@examples(60, phases=PHASES)
 @given(events=EVENTS, truncation=st.sampled_from([0.25, 0.5]), gate=st.booleans())
 def test_the_same_as_anew_and_as_a_plain_second_writing(
     events: list[Any], truncation: float, gate: bool
@@ -159,7 +160,7 @@ def test_the_same_as_anew_and_as_a_plain_second_writing(
 
 @pytest.mark.filterwarnings("ignore::acetune.optuna.UncheckedTrialsWarning")
 @pytest.mark.parametrize("name", [name for name in POLICY_NAMES if "+after" not in name])
-@settings(max_examples=6, deadline=None, phases=PHASES)
+@examples(6, phases=PHASES)
 @given(events=EVENTS)
 def test_every_policy_says_the_same_anew(name: str, events: list[Any]) -> None:
     play = Play(parse_policy(name))

@@ -17,8 +17,9 @@ from acetune.core.measured import Costs
 from acetune.policies import ACE2
 from acetune.stopper import Stopper
 from acetune.stopper_trial import StopperTrial
-from core.test_against_reference import Ask, Declare, Pair, Repeat, Retry, Study, examples, studies
+from core.test_against_reference import Ask, Declare, Pair, Repeat, Retry, Study, studies
 from optuna_pruner.kit import made, play
+from properties import examples_or_more
 
 from .plain import Ace2Rule
 
@@ -625,7 +626,7 @@ rules = st.builds(
 )
 
 
-@examples(120)
+@examples_or_more(120)
 @given(studies(rules, lengths=(6, 10, 20, None, 3, 1)))
 def test_against_the_plain_rule(study: Study) -> None:
     Pair(study).play()
@@ -651,7 +652,7 @@ lasting = st.builds(
 )
 
 
-@examples(50)
+@examples_or_more(50)
 @given(studies(lasting, lengths=(20, 40, None)).map(often_retried))
 def test_new_attempts_against_the_plain_rule(study: Study) -> None:
     """What they take over, and the mean costs that they go on with."""

@@ -28,7 +28,7 @@ from acetune.stopper_trial import StopperTrial
 from acetune.store import Store
 from acetune.study_trial import StudyTrial
 from acetune.trial import Trial, TrialContext
-from core.test_against_reference import examples
+from properties import examples_or_more
 
 # -- random studies ------------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ def harmonic(n: int) -> float:
     return sum(1 / k for k in range(1, n + 1))
 
 
-@examples(100)
+@examples_or_more(100)
 @given(studies(costs=fair), st.just(ACE2()) | lasting)
 def test_checks_cost_no_more_than_training_and_two_checks(study: Scripts, policy: ACE2) -> None:
     """Whatever objective and constraint do and checks cost, they cost at most training / spacing
@@ -270,7 +270,7 @@ def test_checks_cost_no_more_than_training_and_two_checks(study: Scripts, policy
     assert checks <= training / policy.spacing + 2 * sum(dearest)
 
 
-@examples(100)
+@examples_or_more(100)
 @given(studies(costs=constant), lasting, st.sampled_from([0.5, 1.0, 1.5, 2.0, 3.0]))
 def test_the_bound_where_costs_are_constant(study: Scripts, policy: ACE2, spacing: float) -> None:
     """n >= 2 checks at k after steps at c: (n - 2) k <= (training - 2 c) / spacing, exactly.
@@ -296,7 +296,7 @@ def test_the_bound_is_reached(check_s: float, total: int) -> None:
     assert sum(spent.checks) == sum(spent.training) - 2 + 2 * check_s
 
 
-@examples(60)
+@examples_or_more(60)
 @given(studies(costs=uneven), st.just(ACE2()) | lasting)
 def test_whatever_the_steps_cost(study: Scripts, policy: ACE2) -> None:
     """Training x (1 + 1/2 + ... + 1/(T - 1)) / spacing + two checks at most.
@@ -322,7 +322,7 @@ def test_a_first_step_that_is_dear_lets_later_ones_be_checked_too_often() -> Non
 # -- what decisions may not depend on ------------------------------------------------------------
 
 
-@examples(40)
+@examples_or_more(40)
 @given(studies(), both, st.integers(-20, 20), st.integers(-20, 20))
 def test_units_do_not_matter(study: Scripts, policy: Policy, power: int, g_power: int) -> None:
     """Of the objective, and of the constraint with its limit."""
@@ -331,14 +331,14 @@ def test_units_do_not_matter(study: Scripts, policy: Policy, power: int, g_power
     assert scaled.answers == played.answers
 
 
-@examples(40)
+@examples_or_more(40)
 @given(studies(), both, st.integers(0, 99))
 def test_names_do_not_matter(study: Scripts, policy: Policy, seed: int) -> None:
     names = [f"{random.Random(seed + index).random()} {index}" for index in range(8)]
     assert Played(study, policy, rename=names.__getitem__).answers == Played(study, policy).answers
 
 
-@examples(40)
+@examples_or_more(40)
 @given(studies(), both)
 def test_the_same_reports_get_the_same_decisions(study: Scripts, policy: Policy) -> None:
     """In another process too, and however often somebody asks in between."""
@@ -369,7 +369,7 @@ def test_the_same_reports_get_the_same_decisions(study: Scripts, policy: Policy)
     assert Played(study, policy).answers == played.answers
 
 
-@examples(60)
+@examples_or_more(60)
 @given(studies(), ace2, st.sampled_from([0.25, 0.25, 0.0, 0.5, 1.0]))
 def test_without_constraints_it_is_truncation_selection(
     study: Scripts, policy: ACE2, truncation: float
@@ -519,7 +519,7 @@ class Live:
         return [self.policy.due(progress, ahead, 0.0) for ahead in steps]
 
 
-@examples(40)
+@examples_or_more(40)
 @given(studies(most=6), both, st.integers(0, 60))
 def test_an_interrupted_study_goes_on_as_if_it_had_not_been(
     study: Scripts, policy: Policy, reports: int

@@ -14,7 +14,8 @@ from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint
 from acetune.policies import ASHAStratum
 from acetune.stopper import Stopper
-from core.test_against_reference import Pair, Study, examples, studies
+from core.test_against_reference import Pair, Study, studies
+from properties import examples_or_more
 
 from .plain import AshaStratumRule
 
@@ -143,7 +144,7 @@ rules = st.builds(
 )
 
 
-@examples(200)
+@examples_or_more(200)
 @given(studies(rules, lengths=(3, 6, 10, 20, None, 1)))
 def test_against_the_plain_rule(study: Study) -> None:
     Pair(study).play()

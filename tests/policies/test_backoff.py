@@ -13,7 +13,8 @@ from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint, FailedCheck
 from acetune.policies import ACE, Backoff
 from acetune.stopper import Stopper
-from core.test_against_reference import Pair, Study, examples, studies
+from core.test_against_reference import Pair, Study, studies
+from properties import examples_or_more
 
 from .plain import BackoffRule
 
@@ -151,7 +152,7 @@ rules = st.builds(
 )
 
 
-@examples(80)
+@examples_or_more(80)
 @given(studies(rules, lengths=(6, 10, 20, 40, None, 3, 1)))
 def test_against_the_plain_rule(study: Study) -> None:
     Pair(study).play()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -17,6 +17,7 @@ from acetune.core.errors import GoalError
 from acetune.policies import PerformanceCurve
 from acetune.policies.prediction import chance_below, student_cdf
 from acetune.stopper import Stopper
+from properties import examples
 
 NAN = math.nan
 
@@ -33,7 +34,7 @@ def test_students_distribution_is_scipys(df: int, t: float) -> None:
 numbers = st.floats(-100, 100).map(lambda x: round(x, 3))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200, derandomize=True)
 @given(st.lists(st.tuples(numbers, numbers), min_size=4, max_size=30), numbers, numbers)
 def test_the_prediction_is_that_of_linear_regression(
     points: list[tuple[float, float]], x: float, limit: float

@@ -18,7 +18,8 @@ from acetune.link import Report
 from acetune.policies import ASHA, Hyperband
 from acetune.stopper import Stopper
 from acetune.store import Store
-from core.test_against_reference import Pair, Study, examples, studies
+from core.test_against_reference import Pair, Study, studies
+from properties import examples_or_more
 
 from .plain import HyperbandRule
 
@@ -146,7 +147,7 @@ rules = st.builds(
 )
 
 
-@examples(120)
+@examples_or_more(120)
 @given(studies(rules, lengths=(6, 10, 20, None, 1)))
 def test_against_the_plain_rule(study: Study) -> None:
     Pair(study).play()

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from acetune.core.errors import GoalError
 from acetune.policies import MedianStopping
 from acetune.stopper import Stopper
-from core.test_against_reference import Pair, Study, examples, studies
+from core.test_against_reference import Pair, Study, studies
+from properties import examples_or_more
 
 from .plain import MedianRule
 
@@ -148,7 +149,7 @@ rules = st.builds(
 )
 
 
-@examples(150)
+@examples_or_more(150)
 @given(studies(rules, lengths=(3, 6, 10, None, 1)))
 def test_against_the_plain_rule(study: Study) -> None:
     Pair(study).play()

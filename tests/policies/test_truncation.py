@@ -14,7 +14,8 @@ from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint
 from acetune.policies import ACE, TruncationSelection
 from acetune.stopper import Stopper
-from core.test_against_reference import Pair, Study, examples, studies
+from core.test_against_reference import Pair, Study, studies
+from properties import examples_or_more
 
 from .plain import TruncationRule
 
@@ -107,7 +108,7 @@ rules = st.builds(
 )
 
 
-@examples(120)
+@examples_or_more(120)
 @given(studies(rules, lengths=(3, 6, 10, None, 1)))
 def test_against_the_plain_rule(study: Study) -> None:
     Pair(study).play()

@@ -177,6 +177,7 @@ def test_a_dimension_with_one_value_takes_no_part() -> None:
     assert picked(space, configs, {"x": 0.9, "n": 4, "lr": 0.1}) == [1]
 
 
+@pytest.mark.slow
 def test_points_come_first() -> None:
     made = synthetic_table(50, seed=1).table
     points = [dict(made.configs[17]), {**made.configs[31], "x": made.configs[31]["x"] + 1e-6}]
@@ -212,6 +213,7 @@ def test_what_cannot_be_searched(
 SEARCHERS = {"tpe": "optuna", "cmaes": "cmaes", "blendsearch": "flaml", "cfo": "flaml"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("searcher", SEARCHERS)
 def test_a_searcher_tries_everything_once(searcher: str) -> None:
     pytest.importorskip(SEARCHERS[searcher])
@@ -230,6 +232,7 @@ def test_a_searcher_tries_everything_once(searcher: str) -> None:
     assert picker.pick(26) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("searcher", SEARCHERS)
 def test_workers_may_have_trials_under_way_when_the_searcher_is_asked(searcher: str) -> None:
     pytest.importorskip(SEARCHERS[searcher])
@@ -239,6 +242,7 @@ def test_workers_may_have_trials_under_way_when_the_searcher_is_asked(searcher: 
     assert run.best is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("searcher", "difficulty"),
     [

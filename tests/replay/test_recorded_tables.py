@@ -41,6 +41,7 @@ def test_a_recorded_table(name: str, curves: int, confirmed: bool) -> None:
     assert f"| `{path.name}` | {len(table.configs):,} complete | {len(table.cost_s):,} |" in readme
 
 
+@pytest.mark.slow
 def test_the_picture_of_the_paper_comes_out() -> None:
     """Where the differences are clear: checks cheap, the limit hard. Trials are of that order too.
 

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from acetune.core.goals import Constraint, Objective
@@ -30,22 +29,12 @@ from policies.plain import (
     MedianRule,
     TruncationRule,
 )
+from properties import TIMEOUT_S, examples_or_more
 
 from .slow_simulator import ByThePolicy, ByTheRules, CloseCall, Recorded, Row, SlowSimulation
 from .watching import InOrder, replay
 
-MORE = os.environ.get("ACETUNE_HYPOTHESIS_EXAMPLES")
-pytestmark = pytest.mark.timeout(0 if MORE else 600)  # shrinking takes its time
-
-
-def examples(default: int) -> settings:
-    return settings(
-        max_examples=int(MORE) if MORE else default,
-        derandomize=MORE is None,
-        deadline=None,
-        phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],  # explaining is slow
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
+pytestmark = pytest.mark.timeout(TIMEOUT_S)
 
 
 #: the names whose rules are written a second time; the others are judged by the policy itself
@@ -251,20 +240,20 @@ def compare(setting: Setting, policy: Policy, rule: Rule | None) -> None:
 
 
 @pytest.mark.parametrize("name", RULES)
-@examples(18)
+@examples_or_more(18)
 @given(setting=settings_to_replay())
 def test_by_the_rules(name: str, setting: Setting) -> None:
     compare(setting, parse_policy(name), RULES[name])
 
 
 @pytest.mark.parametrize("name", POLICY_NAMES)
-@examples(10)
+@examples_or_more(10)
 @given(setting=settings_to_replay())
 def test_by_the_policy_through_the_stopper(name: str, setting: Setting) -> None:
     compare(setting, parse_policy(name), None)
 
 
-@examples(60)
+@examples_or_more(60)
 @given(setting=settings_to_replay().filter(lambda setting: len(setting.limits) > 1))
 def test_several_constraints_one_by_one(setting: Setting) -> None:
     """Trials that go on, so that there is much to leave out."""
@@ -295,7 +284,7 @@ stratum_rules = st.builds(
 )
 
 
-@examples(150)
+@examples_or_more(150)
 @given(setting=settings_to_replay(), rule=ace_rules | ace_rules | asha_rules | stratum_rules)
 def test_with_other_options(setting: Setting, rule: Rule) -> None:
     if isinstance(rule, OtherRule):

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
 from acetune.core.errors import MissingExtraError, TableError
 from acetune.replay.curves import offsets
 from acetune.replay.table import CurveTable, TableConstraint, make_table, read_table, write_table
+from properties import examples
 from replay.tables import AUC, EOD, SPARSE, assert_same, curve, small
 
 
@@ -56,7 +57,7 @@ curves = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(curves=curves, name=st.text(min_size=1))
 def test_any_table_is_read_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, curves: list[Any], name: str

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser
 
 from acetune.report.html import write_report
-from browser import browsing
 from synthetic_study import make_study
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 
 # for a module, not for the session: while it is open no other event loop can run in this thread
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A browser without a window."""
+    from browser import browsing  # Playwright, which most tests here do without
+
     with browsing() as found:
         yield found
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 
 import acetune
 from acetune.core.cost import interval_threshold
@@ -37,6 +37,7 @@ from acetune.report.figures.effects import chance_level, columns, effects
 from acetune.report.figures.time import time_ledger
 from acetune.report.view import StudyView
 from acetune.report.what_if import what_if as breakpoints
+from properties import examples
 from report.written import Attempt, Written, studies, write
 from synthetic_study import HOSTILE, make_study
 
@@ -127,7 +128,7 @@ _TINY = Written(
 
 @given(study=studies())
 @example(study=_TINY)  # infinity on an axis that is far shorter than 1
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_every_study_has_figures_that_say_something(study: Written) -> None:
     require_sensible(view_of(study))
 
@@ -238,7 +239,7 @@ def test_colours_read_on_white_and_on_near_black() -> None:
 
 
 @given(study=studies())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_the_answer_and_the_time_are_those_of_the_study(study: Written) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "study.db"

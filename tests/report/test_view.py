@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from acetune.artifacts import kept_name
 from acetune.core.errors import StudyFileError
@@ -18,6 +18,7 @@ from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objecti
 from acetune.report.columns import DECISIONS, KINDS, STRATA
 from acetune.report.view import StudyView
 from acetune.store import Store
+from properties import examples
 from report.written import Attempt, Check, Written, studies, write, write_attempt
 
 GOALS = Goals(Objective("loss"), (Constraint("g", upper=0.2), Constraint("a", lower=0.0)))
@@ -85,7 +86,7 @@ def require_same_as_file(view: StudyView) -> None:
 
 
 @given(studies())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_columns_hold_what_the_file_holds(study: Written) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write(study, Path(folder) / "study.db").close()

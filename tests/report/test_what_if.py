@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import acetune
@@ -16,6 +16,7 @@ from acetune.core.goals import Constraint, Estimate, Goals, Objective
 from acetune.found import judge_fresh
 from acetune.report.view import StudyView
 from acetune.report.what_if import NOTE, what_if
+from properties import examples
 from report.written import Attempt, Written, studies, write, write_attempt
 
 
@@ -64,7 +65,7 @@ def require_same_as_result(view: StudyView) -> None:
 
 
 @given(studies())
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_at_between_and_beyond_every_breakpoint(study: Written) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "study.db"
@@ -74,7 +75,7 @@ def test_at_between_and_beyond_every_breakpoint(study: Written) -> None:
 
 
 @given(studies())
-@settings(max_examples=12, deadline=None)
+@examples(12)
 def test_a_study_that_grows_gives_the_same(study: Written) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "study.db"
@@ -101,7 +102,7 @@ FRESH = st.lists(
 
 
 @given(studies(), FRESH)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_what_was_judged_on_fresh_data_must_keep_the_limit_there(
     study: Written, fresh: list[tuple[int, float, str]]
 ) -> None:

@@ -1,0 +1,28 @@
+"""How many examples a property is tried with."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, settings
+
+MORE = os.environ.get("ACETUNE_HYPOTHESIS_EXAMPLES")  # for a night
+TIMEOUT_S = 0 if MORE else 600  # shrinking takes its time
+
+
+def examples(default: int, **options: Any) -> settings:
+    """Settings with so many examples; in a quick run with no more than its profile has."""
+    if settings.get_current_profile_name() == "quick":
+        default = min(default, settings.get_profile("quick").max_examples)
+    return settings(max_examples=default, deadline=None, **options)
+
+
+def examples_or_more(default: int) -> settings:
+    """The same for a second implementation; ``ACETUNE_HYPOTHESIS_EXAMPLES`` asks for more."""
+    return examples(
+        int(MORE) if MORE else default,
+        derandomize=MORE is None,
+        phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],  # explaining is slow
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )

@@ -1,0 +1,63 @@
+"""What a quick run leaves out, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from properties import examples
+from quick import TESTS, Guard, why_slow
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("core/test_cost.py", None),
+        ("policies/test_conformance.py", None),
+        ("report/test_what_if.py", None),
+        ("callbacks/test_keras.py", "test_keras.py imports keras"),
+        ("constraints/test_transformer.py", "test_transformer.py imports torch"),
+        ("optuna_pruner/test_processes.py", "test_processes.py imports multiprocessing"),
+        ("paper_experiments/test_reproduce.py", "it is in paper_experiments/"),
+        ("report/test_still.py", "test_still.py uses the fixture browser"),
+        ("study/test_result.py", "helpers.py imports acetune.tune"),  # engines/helpers.py
+        ("test_documentation_frameworks.py", "documents.py imports subprocess"),
+    ],
+)
+def test_imports_say_what_is_slow(name: str, reason: str | None) -> None:
+    assert why_slow(TESTS / name) == reason
+
+
+@pytest.mark.parametrize(
+    ("event", "detail", "deed"),
+    [
+        ("import", "torch.nn", "loads torch.nn"),
+        ("subprocess.Popen", "python", r"starts a process \(subprocess.Popen\)"),
+    ],
+)
+def test_a_slow_test_that_is_not_marked_fails(event: str, detail: str, deed: str) -> None:
+    guard = Guard()
+    guard.notice(event, (detail, None))  # between tests
+    guard.test = "test_x.py::test_y"
+    guard.notice("import", ("torchless", None))
+    guard.notice("open", ("torch", "r"))
+    with pytest.raises(RuntimeError, match=f"test_x.py::test_y {deed}: mark it with"):
+        guard.notice(event, (detail, None))
+
+
+@pytest.mark.parametrize(
+    ("event", "details"), [("os.fork", ()), ("os.posix_spawn", ("python", [], {}))]
+)
+def test_every_way_to_start_a_process_is_known(event: str, details: tuple[Any, ...]) -> None:
+    guard = Guard()
+    guard.test = "test_x.py::test_y"
+    with pytest.raises(RuntimeError, match="starts a process"):
+        guard.notice(event, details)
+
+
+def test_a_quick_run_tries_few_examples() -> None:
+    is_quick = settings.get_current_profile_name() == "quick"
+    assert examples(60).max_examples == (10 if is_quick else 60)
+    assert examples(6).max_examples == 6
