@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from acetune.cli import app
 from acetune.cli.exits import code_of
-from acetune.result import load
+from acetune.study.result import load
 
 
 def test_it_ends_with_a_report_and_says_where_it_is(

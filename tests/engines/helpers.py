@@ -24,8 +24,8 @@ import acetune
 from acetune import Stopper, StudyCallback, StudyResult, Trial
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.outcome import Outcome
-from acetune.queries import goals_from_json
 from acetune.stopper_trial import StopperTrial
+from acetune.study.queries import goals_from_json
 
 SPACE = {"x": acetune.uniform(-1000.0, 1000.0)}
 DEADLINE_S = 60.0  # for waiting; nothing is asserted about times

@@ -19,7 +19,7 @@ from acetune import Constraint, Estimate
 from acetune.core.errors import AcetuneError, MissingExtraError, StudyFileError
 from acetune.core.goals import FailedCheck
 from acetune.export import to_csv, to_parquet
-from acetune.store import Store
+from acetune.study.store import Store
 from engines.helpers import rows
 from export.kit import BEGAN, writing
 from synthetic_study import append_reports, make_study

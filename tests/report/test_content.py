@@ -16,14 +16,14 @@ import acetune
 from acetune import ACE, Constraint, Estimate, queries
 from acetune.cli.show import to_json
 from acetune.core.goals import Goals, Objective
-from acetune.found import Ledger
-from acetune.queries import TRIALS, unchecked_better
 from acetune.report.answer import result_of
 from acetune.report.content import content, trial_detail
 from acetune.report.figures import Digest
 from acetune.report.figures.choosing import chosen_trials
-from acetune.report.view import StudyView
-from acetune.result import reading
+from acetune.study.found import Ledger
+from acetune.study.queries import TRIALS, unchecked_better
+from acetune.study.result import reading
+from acetune.study.view import StudyView
 from engines.helpers import by_hand, g_of, tune
 from report.written import Attempt, Written, studies, write, write_attempt
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from acetune.artifacts import kept_name
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
-from acetune.report.columns import DECISIONS, KINDS, STRATA
-from acetune.report.view import StudyView
-from acetune.store import Store
+from acetune.study.columns import DECISIONS, KINDS, STRATA
+from acetune.study.store import Store
+from acetune.study.view import StudyView
 from report.written import Attempt, Check, Written, studies, write, write_attempt
 
 GOALS = Goals(Objective("loss"), (Constraint("g", upper=0.2), Constraint("a", lower=0.0)))

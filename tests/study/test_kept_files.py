@@ -25,9 +25,9 @@ from acetune.engines import pipe_link
 from acetune.engines.channel import DriverChannel, WorkerChannel
 from acetune.engines.messages import Saved
 from acetune.report.html import write_report
-from acetune.report.view import StudyView
-from acetune.store import FORMAT, Store
-from acetune.study_file import CodeChangedWarning
+from acetune.study.opening import CodeChangedWarning
+from acetune.study.store import FORMAT, Store
+from acetune.study.view import StudyView
 from engines.helpers import Events, by_hand, g_of, rows, trial_rows, tune
 
 from .format_1 import LIMIT as LIMIT_1

@@ -26,7 +26,7 @@ from acetune.core.errors import (
     StudyFileError,
     StudyLockedError,
 )
-from acetune.study import CodeChangedWarning
+from acetune.study.opening import CodeChangedWarning
 from engines.helpers import (
     Events,
     append_line,

@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from acetune.core.errors import StudyError
-from acetune.queries import goals_from_json
 from acetune.report.explanation import (
     answer_step,
     checked_words,
@@ -25,7 +24,8 @@ from acetune.report.explanation import (
     why_not_measured,
     why_unchecked,
 )
-from acetune.result import read_result, reading
+from acetune.study.queries import goals_from_json
+from acetune.study.result import read_result, reading
 
 
 def explain(

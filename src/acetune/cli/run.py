@@ -19,9 +19,9 @@ from acetune.cli.exits import end_with
 from acetune.core.errors import AcetuneError, GoalError, StudyError
 from acetune.core.suggestions import suggestion
 from acetune.display import summary
-from acetune.result import StudyResult, reading
-from acetune.study import OTHER_NAMES, tune
-from acetune.summary import shown
+from acetune.study.result import StudyResult, reading
+from acetune.study.summary import shown
+from acetune.tuning import OTHER_NAMES, tune
 
 _EXAMPLES = {
     "space": "'space': {'rate': acetune.loguniform(0.01, 1)}",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from acetune.export.gathered import Checked, Gathered, GatheredTrial
-from acetune.store import CheckRow, ReportRow
+from acetune.study.store import CheckRow, ReportRow
 
 Kind: TypeAlias = Literal["integer", "number", "boolean", "text", "time"]
 Row: TypeAlias = tuple[Any, ...]

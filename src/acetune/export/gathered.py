@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from acetune.core.goals import Goals
-from acetune.queries import choose_answer, goals_from_json, outcome_of, read_candidates
-from acetune.store import CheckRow, ReportRow, Store
+from acetune.study.queries import choose_answer, goals_from_json, outcome_of, read_candidates
+from acetune.study.store import CheckRow, ReportRow, Store
 
 Reported: TypeAlias = tuple[ReportRow, list[CheckRow]]
 _JSON = ("objective", "constraints", "policy", "space", "settings", "versions")

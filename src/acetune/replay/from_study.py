@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from acetune.core.errors import TableError
-from acetune.queries import goals_from_json
 from acetune.replay.table import CurveTable, TableConstraint, make_table
-from acetune.result import reading
-from acetune.store import Store
+from acetune.study.queries import goals_from_json
+from acetune.study.result import reading
+from acetune.study.store import Store
 
 # parameters, values by metric, costs, T (None: complete; 0: cut off, and not known)
 _Recorded: TypeAlias = tuple[dict[str, Any], dict[str, list[float]], list[float], int | None]

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from acetune import queries
-from acetune.found import ConstraintTime, FailureOfCheck, FoundCheckpoint, Ledger
 from acetune.report.answer_words import in_print, words_of_answer
-from acetune.report.checkpoints import (
+from acetune.study import queries
+from acetune.study.checkpoints import (
     as_json,
     best_of_all,
     better_misses,
@@ -22,10 +21,11 @@ from acetune.report.checkpoints import (
     valid_at,
     valid_checkpoints,
 )
-from acetune.report.columns import INVALID, STEP, STRATA, UNCHECKED, VALID
-from acetune.report.view import StudyView
-from acetune.result import StudyResult
-from acetune.trust import after_failed_confirmation, trust_in_best
+from acetune.study.columns import INVALID, STEP, STRATA, UNCHECKED, VALID
+from acetune.study.found import ConstraintTime, FailureOfCheck, FoundCheckpoint, Ledger
+from acetune.study.result import StudyResult
+from acetune.study.trust import after_failed_confirmation, trust_in_best
+from acetune.study.view import StudyView
 
 _SHOWN = 5
 

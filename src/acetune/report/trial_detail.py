@@ -7,10 +7,7 @@ from typing import Any
 import numpy as np
 
 from acetune.core.errors import StudyError
-from acetune.queries import choose_answer
 from acetune.report.answer import candidates_of
-from acetune.report.checkpoints import exact, finite, plain
-from acetune.report.columns import CONTINUE, STEP
 from acetune.report.explanation import (
     answer_step,
     checked_words,
@@ -23,8 +20,11 @@ from acetune.report.explanation import (
     why_unchecked,
 )
 from acetune.report.figures import trial_figure
-from acetune.report.view import StudyView
-from acetune.store import Store
+from acetune.study.checkpoints import exact, finite, plain
+from acetune.study.columns import CONTINUE, STEP
+from acetune.study.queries import choose_answer
+from acetune.study.store import Store
+from acetune.study.view import StudyView
 
 
 def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from acetune.queries import short_reason
-from acetune.report.checkpoints import exact, finite, losses, plain
-from acetune.report.columns import STRATA, UNCHECKED, VALID, Array
-from acetune.report.view import StudyView, TrialRow
+from acetune.study.checkpoints import exact, finite, losses, plain
+from acetune.study.columns import STRATA, UNCHECKED, VALID, Array
+from acetune.study.queries import short_reason
+from acetune.study.view import StudyView, TrialRow
 
 _LONGEST = 80  # characters of a word in the table
 _NONE = -1  # the stratum of a trial that has reported nothing

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from acetune.core.goals import Constraint, Estimate, Goals
-from acetune.found import broken_on_fresh
-from acetune.report.checkpoints import exact, losses, unchecked_losses, usable
-from acetune.report.columns import UNCHECKED, Array
-from acetune.report.view import StudyView
+from acetune.study.checkpoints import exact, losses, unchecked_losses, usable
+from acetune.study.columns import UNCHECKED, Array
+from acetune.study.found import broken_on_fresh
+from acetune.study.view import StudyView
 
 NOTE = (
     "From what was recorded, without training. A limit that is chosen after looking needs fresh "

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acetune import queries
 from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
 from acetune.core.numbers import is_number
 from acetune.core.words import count, number
-from acetune.found import FailureOfCheck, FoundCheckpoint, Ledger
-from acetune.store import INTERRUPTED, Store
-from acetune.summary import step_of, summary_html, summary_text
+from acetune.study import queries
+from acetune.study.found import FailureOfCheck, FoundCheckpoint, Ledger
+from acetune.study.store import INTERRUPTED, Store
+from acetune.study.summary import step_of, summary_html, summary_text
 
 if TYPE_CHECKING:
     import pandas

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
-from acetune.found import (
+from acetune.study.found import (
     Confirmation,
     ConstraintTime,
     FailureOfCheck,
@@ -17,7 +17,7 @@ from acetune.found import (
     Ledger,
     judge_fresh,
 )
-from acetune.store import Store
+from acetune.study.store import Store
 
 Outcome = Literal["feasible", "rejected", "none feasible"]
 _BEHIND = "behind the best feasible checkpoint"  # as ACE2 begins to say it

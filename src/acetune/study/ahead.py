@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from acetune.report.columns import Array
+    from acetune.study.columns import Array
 
 _PROGRAM = Path(__file__).with_name("columns.py")
 _MANY = 100_000  # reports; fewer are read in less time than a process needs to start
@@ -76,7 +76,7 @@ class ReadAhead:
         written, _ = process.communicate()
         if process.returncode != 0:
             return None
-        from acetune.report.columns import rows_from_bytes  # here, as it imports NumPy
+        from acetune.study.columns import rows_from_bytes  # here, as it imports NumPy
 
         return rows_from_bytes(written)
 

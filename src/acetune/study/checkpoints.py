@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
-from acetune.found import FoundCheckpoint
-from acetune.report.columns import INVALID, STEP, STRATA, VALID, Array
-from acetune.report.view import StudyView
+from acetune.study.columns import INVALID, STEP, STRATA, VALID, Array
+from acetune.study.found import FoundCheckpoint
+from acetune.study.view import StudyView
 
 _MOST_FOUND = 100  # trials whose best checkpoint is looked up, as in the queries
 

@@ -17,9 +17,8 @@ import numpy as np
 from acetune.artifacts import Kept
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Goals
-from acetune.queries import goals_from_json
-from acetune.report.ahead import ReadAhead
-from acetune.report.columns import (
+from acetune.study.ahead import ReadAhead
+from acetune.study.columns import (
     Array,
     Checks,
     Reports,
@@ -29,7 +28,8 @@ from acetune.report.columns import (
     read_ranks,
     read_reports,
 )
-from acetune.store import Store
+from acetune.study.queries import goals_from_json
+from acetune.study.store import Store
 
 _Stat: TypeAlias = tuple[int, ...] | None  # what changes when a file does; None: there is none
 
@@ -80,8 +80,8 @@ class StudyView:
     path, info, goals:
         Where the file is, its row of the table ``study`` with JSON decoded, and what is wanted.
     reports, checks:
-        The columns (:class:`~acetune.report.columns.Reports`,
-        :class:`~acetune.report.columns.Checks`).
+        The columns (:class:`~acetune.study.columns.Reports`,
+        :class:`~acetune.study.columns.Checks`).
     trials:
         The latest attempt of each trial, in the order of their numbers.
     sessions, confirmations:
