@@ -23,9 +23,9 @@ import cloudpickle
 import acetune
 from acetune import Stopper, StudyCallback, StudyResult, Trial
 from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.goals_json import goals_from_json
 from acetune.core.outcome import Outcome
 from acetune.stopper_trial import StopperTrial
-from acetune.study.queries import goals_from_json
 
 SPACE = {"x": acetune.uniform(-1000.0, 1000.0)}
 DEADLINE_S = 60.0  # for waiting; nothing is asserted about times

@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial
 
 from acetune.core.errors import AcetuneError, GoalError
 from acetune.export.distributions import distributions_of, fixed_part
-from acetune.export.gathered import Gathered, gather
+from acetune.export.gathered import Gathered, gathering
 from acetune.export.optuna_trials import frozen_trials
 from acetune.export.places import is_study_file, shown_place
 
@@ -70,12 +70,11 @@ def to_optuna(
     name = path.stem if study_name is None else study_name
     if not name:
         raise GoalError(f"the name of a study must not be empty, got {name!r}")
-    gathered = gather(path, curves=True)  # before anything is written
-    with _translated(output):
+    with gathering(path) as gathered, _translated(output):  # read before anything is written
         storage = _storage(output)
         _make_room(storage, name, output, force)
         made = _create(storage, name, gathered)
-        space, configurations = gathered.info["space"], [t.params for t in gathered.trials()]
+        space, configurations = gathered.info["space"], [t.row.params for t in gathered.trials()]
         trials = frozen_trials(
             gathered, distributions_of(space, configurations), for_dashboard=for_dashboard
         )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from acetune.report.answer import answer, result_of
+from acetune.report.answer import answer
 from acetune.report.figures import page_figures
+from acetune.report.plain_data import exact, finite
 from acetune.report.trial_detail import trial_detail
 from acetune.report.trial_table import trial_table
 from acetune.report.what_if import what_if
-from acetune.study.checkpoints import exact, finite
-from acetune.study.result import StudyResult
+from acetune.study.result import StudyResult, result_of
 from acetune.study.summary import STATES, duration, size
 from acetune.study.view import StudyView
 
@@ -24,7 +24,7 @@ def content(view: StudyView, *, figures: bool = True) -> dict[str, Any]:
     """The page of a study as JSON-able data, without NaN and infinity.
 
     What each part holds is described where it is made: :func:`~acetune.report.answer.answer` and
-    :func:`~acetune.study.checkpoints.as_json` (a checkpoint, there and elsewhere),
+    :func:`~acetune.report.plain_data.as_json` (a checkpoint, there and elsewhere),
     :func:`~acetune.report.what_if.what_if`, :func:`~acetune.report.trial_table.trial_table`.
     ``figures=False`` leaves the figures out, for those who want the numbers only.
     """

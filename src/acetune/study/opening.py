@@ -15,8 +15,8 @@ from typing import Any
 
 from acetune.core.errors import GoalError, StudyChangedError
 from acetune.core.goals import Constraint, Goals
+from acetune.core.goals_json import goals_to_json
 from acetune.policies import Policy
-from acetune.study.queries import goals_to_json
 from acetune.study.store import Store
 from acetune.versions import installed_versions
 

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acetune.core.goals import Constraint, Goals
-from acetune.report.answer import candidates_of
+from acetune.study.answer import best_rejected, candidates_of, choose_answer
 from acetune.study.checkpoints import best_rows, better_misses, losses, valid_row
 from acetune.study.columns import INVALID, STEP, UNCHECKED, VALID
-from acetune.study.queries import best_rejected, choose_answer
 
 if TYPE_CHECKING:
     from acetune.study.found import FoundCheckpoint

@@ -26,7 +26,7 @@ from acetune.report.figures.look import (
 from acetune.report.figures.ranges import Window, window
 from acetune.report.figures.stairs import front
 from acetune.report.figures.words import number, plain, plain_near, safe, short
-from acetune.study.checkpoints import exact
+from acetune.report.plain_data import exact
 from acetune.study.columns import INVALID as IS_INVALID
 from acetune.study.columns import VALID as IS_VALID
 
