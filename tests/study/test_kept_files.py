@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import acetune
-from acetune import ACE, Constraint, NoStopping, Stopper, Trial, artifacts, export, store
+from acetune import ACE, Constraint, NoStopping, Stopper, Trial, artifacts, export
 from acetune.artifacts import Kept, kept_name, write_folder
 from acetune.coordinator import Coordinator
 from acetune.core.errors import BrokenModelError, ReportError, StudyFileError
@@ -25,6 +25,7 @@ from acetune.engines import pipe_link
 from acetune.engines.channel import DriverChannel, WorkerChannel
 from acetune.engines.messages import Saved
 from acetune.report.html import write_report
+from acetune.study import store
 from acetune.study.opening import CodeChangedWarning
 from acetune.study.store import FORMAT, Store
 from acetune.study.view import StudyView

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from acetune.export.distributions import distributions_of, fixed_part
 from acetune.export.gathered import Gathered, gathering
 from acetune.export.optuna_trials import frozen_trials
 from acetune.export.places import is_study_file, shown_place
+from acetune.study.database import has_table
 
 Target: TypeAlias = str | os.PathLike[str] | BaseStorage | None
 
@@ -130,13 +130,7 @@ def _require_database(path: Path) -> None:
     """A file that exists must be Optuna's: else its tables would be put among others."""
     if not path.exists() or not path.stat().st_size:
         return
-    try:
-        uri = f"{path.resolve().as_uri()}?mode=ro"
-        with contextlib.closing(sqlite3.connect(uri, uri=True)) as db:
-            found = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'studies'").fetchone()
-    except sqlite3.Error:
-        found = None
-    if found is None:
+    if not has_table(path, "studies"):
         raise AcetuneError(f"{path} exists and is no database of Optuna; give another name")
 
 

@@ -28,6 +28,7 @@ from acetune.artifacts import (
     sync_folder,
 )
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
+from acetune.study.database import connect_to_read
 
 FORMAT = 2
 INTERRUPTED = "interrupted by the user"  # why a session ended
@@ -231,7 +232,7 @@ class Store:
     def read(cls, path: Path) -> Store:
         """Open an existing study file for reading, also while a study is running."""
         _inspect(path)
-        db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
+        db = connect_to_read(path)
         try:
             store = cls(path, db, None)
             store.kept()
@@ -659,10 +660,9 @@ def _inspect(path: Path) -> None:
     foreign = f"{path} is not a study file, or it is damaged; it was left untouched"
     if size < _HEADER:
         raise StudyFileError(foreign)
-    uri = f"{path.resolve().as_uri()}?mode=ro"
     try:
         # as if it never changed: nothing is put beside a file that may be another program's
-        with contextlib.closing(sqlite3.connect(f"{uri}&immutable=1", uri=True)) as db:
+        with contextlib.closing(connect_to_read(path, "&immutable=1")) as db:
             version, application = (
                 int(db.execute(f"PRAGMA {name}").fetchone()[0])
                 for name in ("user_version", "application_id")
@@ -677,7 +677,7 @@ def _inspect(path: Path) -> None:
             "upgrade with: pip install --upgrade acetune"
         )
     try:
-        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=10)) as db:
+        with contextlib.closing(connect_to_read(path)) as db:
             verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
             db.execute("SELECT count(*) FROM study")
     except sqlite3.OperationalError as error:
