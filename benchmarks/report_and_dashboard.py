@@ -30,7 +30,7 @@ from playwright.sync_api import Browser, sync_playwright
 from playwright.sync_api import Page as Tab
 
 import acetune
-from acetune.store import Store
+from acetune.study.store import Store
 from benchmarks.common import Page, results_folder, say
 
 _HERE = Path(__file__).resolve().parent

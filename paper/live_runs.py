@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from acetune.core.errors import StudyFileError
 from acetune.replay.runs import Cell, Incumbent, Run
-from acetune.result import read_result, reading
-from acetune.store import Store
+from acetune.study.result import read_result
+from acetune.study.store import Store, reading
 from paper.live_plan import LiveCase
 
 

@@ -19,8 +19,7 @@ from typing import Any
 from acetune.artifacts import delete_inside
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
 from acetune.hardware import available_cores, processor
-from acetune.result import reading
-from acetune.store import INTERRUPTED, Store
+from acetune.study.store import INTERRUPTED, Store, reading
 from acetune.versions import installed_versions
 from paper.live_plan import LiveCase
 

@@ -18,9 +18,9 @@ from acetune.cli.progress import progress_bar
 from acetune.core.errors import GoalError
 from acetune.drawing import write_figures
 from acetune.replay.curves import CurveTable
-from acetune.result import StudyResult
 from acetune.searchers import make_searcher
 from acetune.space import Space
+from acetune.study.result import StudyResult
 from paper.live import run_pending
 from paper.live_page import live_json, live_report
 from paper.live_plan import LiveCase, LivePlan

@@ -23,8 +23,8 @@ import numpy as np
 
 from acetune.core.goals import Constraint, Goals, Mode, Objective
 from acetune.policies import ACE
-from acetune.store import Store
-from acetune.study_file import describe_study
+from acetune.study.opening import describe_study
+from acetune.study.store import Store
 from synthetic_rows import BEGAN, HOSTILE, TRUNCATION, WORKERS, Rows, params_of
 
 __all__ = ["BEGAN", "HOSTILE", "append_reports", "make_study"]

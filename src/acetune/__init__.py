@@ -33,8 +33,8 @@ from acetune.trial import Trial
 
 if TYPE_CHECKING:
     from acetune.listener import StudyCallback
-    from acetune.result import StudyResult, load
-    from acetune.study import tune
+    from acetune.study.result import StudyResult, load
+    from acetune.tuning import tune
 
 __version__ = "0.1.0"
 
@@ -75,9 +75,9 @@ __all__ = [
 # worker process, which needs none of them, starts fast.
 _ON_USE = {
     "StudyCallback": "acetune.listener",
-    "StudyResult": "acetune.result",
-    "load": "acetune.result",
-    "tune": "acetune.study",
+    "StudyResult": "acetune.study.result",
+    "load": "acetune.study.result",
+    "tune": "acetune.tuning",
 }
 # and the homes of those who run another tuner: `import acetune` is enough for acetune.ray
 _ROOMS = (

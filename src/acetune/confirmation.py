@@ -12,10 +12,10 @@ from acetune.core.errors import ReportError
 from acetune.core.goals import Estimate, FailedCheck, Goals, as_measurement
 from acetune.engines.driver import Engine
 from acetune.engines.messages import Evaluate, Evaluated
-from acetune.found import FoundCheckpoint, Status, judge_fresh
 from acetune.listener import Listeners
-from acetune.result import read_result
-from acetune.trust import no_recommendation
+from acetune.study.found import FoundCheckpoint, Status, judge_fresh
+from acetune.study.result import read_result
+from acetune.study.trust import no_recommendation
 
 
 def check_after_run(engine: Engine, coordinator: Coordinator, wanted: int, at_once: int) -> None:

@@ -21,7 +21,7 @@ from acetune.link import Plan, Reply, Report
 from acetune.shelf import Shelf
 from acetune.stopper import Stopper
 from acetune.stopper_trial import StopperTrial
-from acetune.store import CheckRow, ReportRow, Store
+from acetune.study.store import CheckRow, ReportRow, Store
 from acetune.study_trial import StudyTrial
 
 

@@ -14,8 +14,8 @@ from rich.text import Text
 from acetune.core.goals import Estimate, FailedCheck, Goals
 from acetune.core.words import count, number
 from acetune.listener import StudyCallback, StudyStatus
-from acetune.result import StudyResult
-from acetune.summary import STATES, duration, summary_rows
+from acetune.study.result import StudyResult
+from acetune.study.summary import STATES, duration, summary_rows
 
 _LINE_EVERY_S = 10.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 
-from acetune.store import Store
+from acetune.study.store import Store
 
 
 class Session:

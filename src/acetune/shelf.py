@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from acetune.artifacts import Kept, OutsideError, delete_inside, is_kept_name
 from acetune.core.errors import ReportError
 from acetune.stopper import Stopper
-from acetune.store import KeptRow, Store
+from acetune.study.store import KeptRow, Store
 from acetune.study_trial import StudyTrial
 
 _ModelKey: TypeAlias = tuple[int, int, int]  # trial, attempt, step

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from acetune.cli import app
 from acetune.cli.exits import code_of
-from acetune.result import load
+from acetune.study.result import load
 
 
 @pytest.mark.slow

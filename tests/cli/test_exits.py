@@ -10,7 +10,7 @@ import pytest
 from acetune import ACE, Constraint
 from acetune.cli.exits import ExitCode, code_of
 from acetune.core.goals import Estimate, Goals, Objective
-from acetune.result import load
+from acetune.study.result import load
 from cli.inside import Command
 from engines.helpers import by_hand, g_of, tune
 from report.written import Attempt, Written, write

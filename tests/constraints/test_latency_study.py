@@ -34,7 +34,7 @@ from acetune.exclusive import DeviceUse, alone, waiting_until
 from acetune.hardware import describe_hardware
 from acetune.replay.task import Task
 from acetune.replay.training import train_curve
-from acetune.study_file import CodeChangedWarning
+from acetune.study.opening import CodeChangedWarning
 from engines.helpers import (
     append_line,
     output_of,

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 import acetune
-from acetune.store import Store
+from acetune.study.store import Store
 from browser import Watched, browsing, opened
 from dashboard.serving import serving, until
 from dashboard.test_following import tuning

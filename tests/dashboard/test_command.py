@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import acetune
 from acetune.cli import app
-from acetune.report.ahead import ReadAhead
+from acetune.study.ahead import ReadAhead
 from synthetic_study import make_study
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import acetune
 from acetune.dashboard.reader import Reader
 from acetune.report.figures import FIGURES
-from acetune.store import Store
+from acetune.study.store import Store
 from dashboard.serving import asking, events, told_of, until
 from synthetic_study import append_reports, make_study
 

@@ -23,8 +23,8 @@ import cloudpickle
 import acetune
 from acetune import Stopper, StudyCallback, StudyResult, Trial
 from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.goals_json import goals_from_json
 from acetune.core.outcome import Outcome
-from acetune.queries import goals_from_json
 from acetune.stopper_trial import StopperTrial
 
 SPACE = {"x": acetune.uniform(-1000.0, 1000.0)}

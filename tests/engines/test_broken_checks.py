@@ -14,7 +14,7 @@ import acetune
 from acetune import ACE, Constraint, Trial
 from acetune.constraints import FairnessCheck
 from acetune.core.errors import StudyError
-from acetune.study import CodeChangedWarning
+from acetune.study.opening import CodeChangedWarning
 from engines.helpers import Events, report_rows, rows, states, tune
 
 

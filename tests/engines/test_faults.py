@@ -25,7 +25,7 @@ from acetune.artifacts import kept_name, write_folder
 from acetune.coordinator import Coordinator
 from acetune.core.errors import ReportError, StudyError, TrainingCodeError
 from acetune.link import Report
-from acetune.store import Store
+from acetune.study.store import Store
 from engines.helpers import (
     DEADLINE_S,
     DRIVER,

@@ -11,8 +11,8 @@ from typing import Any
 
 from acetune.core.goals import Constraint, FailedCheck, Goals, Objective, as_measurement
 from acetune.policies import ACE
-from acetune.store import CheckRow, Store
-from acetune.study_file import describe_study
+from acetune.study.opening import describe_study
+from acetune.study.store import CheckRow, Store
 
 SETTINGS = {"confirm_top": 5, "keep_models": 3, "workers": 2, "searcher": "tpe"}
 BEGAN = 1_790_000_000.0

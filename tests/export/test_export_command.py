@@ -121,9 +121,11 @@ def test_the_document_names_every_column() -> None:
 
 def test_the_document_names_every_column_of_trials(small: Path) -> None:
     from acetune.export.columns import trial_columns
-    from acetune.export.gathered import gather
+    from acetune.export.gathered import gathering
 
     text = DOCUMENT.read_text()
-    for column, _ in trial_columns(gather(small)):
+    with gathering(small) as gathered:
+        columns = trial_columns(gathered)
+    for column, _ in columns:
         name = re.sub(r"\.(g|x)$", ".NAME", column.name)
         assert f"`{name}`" in text, name

@@ -25,7 +25,7 @@ from acetune import Constraint, Estimate
 from acetune.core.errors import AcetuneError, GoalError
 from acetune.core.goals import FailedCheck
 from acetune.export import to_optuna
-from acetune.store import Store
+from acetune.study.store import Store
 from export.kit import BEGAN, writing
 from synthetic_study import make_study
 

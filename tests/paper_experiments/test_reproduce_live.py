@@ -33,7 +33,7 @@ from acetune.replay.table import write_table
 from acetune.replay.task import Task
 from acetune.replay.training import train_curve
 from acetune.space import Space
-from acetune.store import INTERRUPTED, Store
+from acetune.study.store import INTERRUPTED, Store
 from cli.inside import Command
 from paper import live
 from paper.live_plan import LiveCase, LivePlan

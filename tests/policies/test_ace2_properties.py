@@ -25,7 +25,7 @@ from acetune.link import Link, Plan, Reply, Report
 from acetune.policies import ACE2, Backoff, Policy, TruncationSelection
 from acetune.stopper import Stopper
 from acetune.stopper_trial import StopperTrial
-from acetune.store import Store
+from acetune.study.store import Store
 from acetune.study_trial import StudyTrial
 from acetune.trial import Trial, TrialContext
 from properties import examples_or_more

@@ -17,7 +17,7 @@ from acetune.core.errors import GoalError
 from acetune.link import Report
 from acetune.policies import ASHA, Hyperband
 from acetune.stopper import Stopper
-from acetune.store import Store
+from acetune.study.store import Store
 from core.test_against_reference import Pair, Study, studies
 from properties import examples_or_more
 

@@ -22,7 +22,7 @@ from acetune.replay.curves import CurveTable, TableConstraint, make_table
 from acetune.replay.judged import judge
 from acetune.replay.simulator import simulate
 from acetune.replay.synthetic import synthetic_table
-from acetune.result import reading
+from acetune.study.store import reading
 from engines.helpers import InOrder, report_rows, trial_rows, tune
 
 from . import watching

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from acetune.report import ahead as ahead_module
-from acetune.report.ahead import ReadAhead
-from acetune.report.view import StudyView
-from acetune.store import Store
+from acetune.study import ahead as ahead_module
+from acetune.study.ahead import ReadAhead
+from acetune.study.store import Store
+from acetune.study.view import StudyView
 from report.test_view import require_same_as_file
 from synthetic_study import append_reports, make_study
 

@@ -29,7 +29,7 @@ from acetune.policies.base import Policy
 from acetune.report.explanation import headline, telling, why_unchecked
 from acetune.report.figures import FIGURES, Digest
 from acetune.report.trial_detail import trial_detail
-from acetune.report.view import StudyView
+from acetune.study.view import StudyView
 from engines.helpers import by_hand, g_of, tune
 from report.written import Attempt, Written, write
 

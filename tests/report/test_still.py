@@ -14,7 +14,7 @@ from acetune.report.figures import page_figures
 from acetune.report.html import write_report
 from acetune.report.markup import to_html
 from acetune.report.still import round_values, still
-from acetune.report.view import StudyView
+from acetune.study.view import StudyView
 from browser import opened
 from report.written import Attempt, Written, write
 from synthetic_study import make_study

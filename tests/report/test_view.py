@@ -15,9 +15,9 @@ from hypothesis import given
 from acetune.artifacts import kept_name
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
-from acetune.report.columns import DECISIONS, KINDS, STRATA
-from acetune.report.view import StudyView
-from acetune.store import Store
+from acetune.study.columns import DECISIONS, KINDS, STRATA
+from acetune.study.store import Store
+from acetune.study.view import StudyView
 from properties import examples
 from report.written import Attempt, Check, Written, studies, write, write_attempt
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import acetune
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
-from acetune.found import judge_fresh
-from acetune.report.view import StudyView
 from acetune.report.what_if import NOTE, what_if
+from acetune.study.found import judge_fresh
+from acetune.study.view import StudyView
 from properties import examples
 from report.written import Attempt, Written, studies, write, write_attempt
 

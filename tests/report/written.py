@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from acetune.artifacts import kept_name
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Mode, Objective
 from acetune.policies import ACE
-from acetune.store import CheckRow, Store
-from acetune.study_file import describe_study
+from acetune.study.opening import describe_study
+from acetune.study.store import CheckRow, Store
 
 # few numbers, so that many are equal
 _NUMBERS = st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.1, 0.2, 0.3, 1.0, 2.0, 1e-9])

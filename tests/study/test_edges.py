@@ -13,7 +13,7 @@ import pytest
 import acetune
 from acetune import Constraint, Estimate, StudyCallback, Trial
 from acetune.engines.process import _environment
-from acetune.store import Store
+from acetune.study.store import Store
 
 FREE = Constraint("g", upper=1, check=lambda model: 0.0)
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import acetune
-from acetune import ACE, Constraint, NoStopping, Stopper, Trial, artifacts, export, store
+from acetune import ACE, Constraint, NoStopping, Stopper, Trial, artifacts, export
 from acetune.artifacts import Kept, kept_name, write_folder
 from acetune.coordinator import Coordinator
 from acetune.core.errors import BrokenModelError, ReportError, StudyFileError
@@ -25,9 +25,10 @@ from acetune.engines import pipe_link
 from acetune.engines.channel import DriverChannel, WorkerChannel
 from acetune.engines.messages import Saved
 from acetune.report.html import write_report
-from acetune.report.view import StudyView
-from acetune.store import FORMAT, Store
-from acetune.study_file import CodeChangedWarning
+from acetune.study import store
+from acetune.study.opening import CodeChangedWarning
+from acetune.study.store import FORMAT, Store
+from acetune.study.view import StudyView
 from engines.helpers import Events, by_hand, g_of, rows, trial_rows, tune
 
 from .format_1 import LIMIT as LIMIT_1

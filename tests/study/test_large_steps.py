@@ -19,7 +19,7 @@ from acetune.export import to_csv, to_optuna, to_parquet
 from acetune.optuna import AcePruner
 from acetune.replay.from_study import table_from_study
 from acetune.report.html import write_report
-from acetune.report.view import StudyView
+from acetune.study.view import StudyView
 from cli.inside import Command
 from engines.helpers import report_rows, states, trial_rows, tune
 

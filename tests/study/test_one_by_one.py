@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 from acetune import ACE, Constraint, StudyResult, Trial
 from acetune.cli import app
 from acetune.cli.exits import code_of
-from acetune.report.answer import ledger_of
 from acetune.report.html import write_report
-from acetune.report.view import StudyView
+from acetune.study.ledger import ledger_of
+from acetune.study.view import StudyView
 from engines.helpers import report_rows, rows, tune
 
 STEPS = 4

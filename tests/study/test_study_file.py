@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import sqlite3
+import subprocess
 import sys
 import threading
 import time
@@ -26,7 +27,9 @@ from acetune.core.errors import (
     StudyFileError,
     StudyLockedError,
 )
-from acetune.study import CodeChangedWarning
+from acetune.study.opening import CodeChangedWarning
+from acetune.study.store import Store
+from acetune.study.view import StudyView
 from engines.helpers import (
     Events,
     append_line,
@@ -450,3 +453,27 @@ def test_every_refusal_can_be_caught_as_one(copy: Path) -> None:
     with pytest.raises(AcetuneError):
         acetune.load(copy)
     assert sys.exc_info() == (None, None, None)
+
+
+_LOOK = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('SELECT * FROM study')"
+
+
+@pytest.mark.parametrize("look", [acetune.load, lambda path: acetune.load(path).trials])
+def test_looking_at_a_study_leaves_its_writer_in_peace(copy: Path, look: Any) -> None:
+    """Whoever opens and closes the file by hand takes SQLite's locks away from its own process.
+
+    Then another process that looks at the file takes itself for the last one to have it, and
+    deletes the log: what is written after that is lost.
+    """
+    with closing(Store.open(copy)) as store:
+        with store.transaction():
+            store.add_session(1.0, "here")
+        before = len(StudyView(copy).sessions)
+        look(copy)
+        subprocess.run([sys.executable, "-c", _LOOK + "; db.close()", str(copy)], check=True)
+        with store.transaction():
+            store.add_session(2.0, "here")
+        code = f"{_LOOK}; print(db.execute('SELECT count(*) FROM sessions').fetchone()[0])"
+        command = [sys.executable, "-c", code, str(copy)]
+        found = subprocess.run(command, check=True, capture_output=True, text=True)
+        assert int(found.stdout) == before + 1

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from acetune.report.ahead import ReadAhead
-from acetune.summary import shown
+from acetune.study.ahead import ReadAhead
+from acetune.study.summary import shown
 
 
 def dashboard(

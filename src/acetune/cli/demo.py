@@ -15,8 +15,8 @@ from acetune.core.goals import Constraint
 from acetune.display import summary
 from acetune.policies import POLICY_NAMES
 from acetune.report.html import write_report
-from acetune.result import StudyResult
-from acetune.study import tune
+from acetune.study.result import StudyResult
+from acetune.tuning import tune
 
 
 def demo(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from acetune.result import StudyResult
+    from acetune.study.result import StudyResult
 
 
 class ExitCode(IntEnum):

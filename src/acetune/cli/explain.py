@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from acetune.core.errors import StudyError
-from acetune.queries import goals_from_json
 from acetune.report.explanation import (
     answer_step,
     checked_words,
@@ -25,7 +23,8 @@ from acetune.report.explanation import (
     why_not_measured,
     why_unchecked,
 )
-from acetune.result import read_result, reading
+from acetune.study.answer import candidates_of, choose_answer
+from acetune.study.view import viewing
 
 
 def explain(
@@ -37,30 +36,22 @@ def explain(
 ) -> None:
     """Say why TRIAL of STUDY was stopped, with the numbers behind it."""
     console = Console()
-    with reading(study) as store:
-        info = store.study()
+    with viewing(study) as view, view.open() as store:
         trial = find_trial(which, store.names())
-        attempts = store.rows("SELECT * FROM trials WHERE trial = ? ORDER BY attempt", (trial,))
+        attempts = [] if trial is None else store.attempts(trial)
         if not attempts:
-            last = store.rows("SELECT max(trial) AS n FROM trials")[0]["n"]
+            last = view.trials[-1].trial if view.trials else None
             raise StudyError(f"{study} has no trial {which}; it has trials 1 to {last}")
         latest = attempts[-1]
-        reports = store.rows(
-            "SELECT * FROM reports WHERE trial = ? AND attempt = ? ORDER BY seq",
-            (trial, latest["attempt"]),
-        )
-        hardware = store.hardware().get((latest["trial"], latest["attempt"]))
-        checks = store.rows(
-            "SELECT c.* FROM checks c JOIN reports r USING (seq) WHERE r.trial = ? "
-            "AND r.attempt = ? ORDER BY seq",
-            (trial, latest["attempt"]),
-        )
-        result = read_result(store)
-    goals = goals_from_json(info["objective"], info["constraints"])
-    policy = json.loads(info["policy"])
-    best, place = result.best, (latest["trial"], latest["attempt"])
+        place = (latest["trial"], latest["attempt"])
+        numbers = view.numbers(*place)
+        reports, checks = store.reports_at(numbers), store.checks_at(numbers)
+        hardware = store.hardware().get(place)
+        candidates = candidates_of(view)
+        goals, policy = view.goals, view.info["policy"]
+    best = choose_answer(candidates)
     lines = [
-        *holds_answer(best, result.candidates, *place),
+        *holds_answer(best, candidates, *place),
         *headline(latest, len(attempts), policy if goals.constraints else {}),
         None if hardware is None else f"measured on: {hardware}",
         *(f"limit: {constraint.describe()}" for constraint in goals.constraints),

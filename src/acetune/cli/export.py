@@ -9,7 +9,7 @@ import typer
 
 from acetune.export import FORMATS, format_of, to_csv, to_optuna, to_parquet
 from acetune.export.places import shown_place
-from acetune.summary import shown
+from acetune.study.summary import shown
 
 
 def export(

@@ -13,8 +13,8 @@ from acetune.core.errors import GoalError
 from acetune.drawing import write_figures
 from acetune.report.figures import FIGURES, drawings
 from acetune.report.html import write_report
-from acetune.report.view import StudyView
-from acetune.summary import shown, size
+from acetune.study.summary import shown, size
+from acetune.study.view import StudyView
 
 
 def report(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import inspect
-import json
 import sys
 import traceback
 from pathlib import Path
@@ -19,9 +18,10 @@ from acetune.cli.exits import end_with
 from acetune.core.errors import AcetuneError, GoalError, StudyError
 from acetune.core.suggestions import suggestion
 from acetune.display import summary
-from acetune.result import StudyResult, reading
-from acetune.study import OTHER_NAMES, tune
-from acetune.summary import shown
+from acetune.study.result import StudyResult
+from acetune.study.summary import shown
+from acetune.study.view import viewing
+from acetune.tuning import OTHER_NAMES, tune
 
 _EXAMPLES = {
     "space": "'space': {'rate': acetune.loguniform(0.01, 1)}",
@@ -91,11 +91,11 @@ def resume(
     workers: _Workers = None,
 ) -> None:
     """Go on with STUDY where it was, perhaps with a larger budget."""
-    with reading(study) as store:
-        settings = json.loads(store.study()["settings"])
-        done = store.rows("SELECT count(DISTINCT trial) AS n FROM trials WHERE state != 'rejected'")
+    with viewing(study) as view:
+        settings = dict(view.info["settings"])
+        done = sum(trial.state != "rejected" for trial in view.trials)
     if settings["max_trials"] is not None:  # what was run already counts, however it was asked for
-        settings["max_trials"] = max(settings["max_trials"], done[0]["n"])
+        settings["max_trials"] = max(settings["max_trials"], done)
     source = file or (Path(settings["source"]) if settings["source"] else None)
     if source is None:
         raise StudyError(

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from acetune.cli.exits import end_with
 from acetune.display import summary
-from acetune.found import FoundCheckpoint
-from acetune.result import StudyResult, load
+from acetune.study.found import FoundCheckpoint
+from acetune.study.result import StudyResult, load
 
 
 def show(

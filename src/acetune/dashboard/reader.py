@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from acetune.core.errors import AcetuneError, StudyError
-from acetune.report.ahead import ReadAhead
 from acetune.report.content import content, trial_detail
 from acetune.report.figures import FIGURES, page_figures
 from acetune.report.html import render
 from acetune.report.sections import sections
-from acetune.report.view import StudyView
+from acetune.study.ahead import ReadAhead
+from acetune.study.view import StudyView
 
 logger = logging.getLogger("acetune")
 

@@ -13,7 +13,7 @@ from acetune.core.errors import AcetuneError, GoalError
 from acetune.dashboard.access import choose_token, is_loopback
 from acetune.dashboard.app import make_app
 from acetune.dashboard.watcher import Watcher
-from acetune.report.ahead import ReadAhead
+from acetune.study.ahead import ReadAhead
 
 
 class Address(NamedTuple):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from acetune.dashboard.reader import Edition, Reader
-from acetune.report.ahead import ReadAhead
+from acetune.study.ahead import ReadAhead
 
 T = TypeVar("T")
 

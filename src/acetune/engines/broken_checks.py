@@ -7,9 +7,9 @@ from acetune.core.errors import StudyError
 from acetune.core.goals import FailedCheck
 from acetune.core.words import parameters
 from acetune.link import Report
-from acetune.store import Store
+from acetune.study.store import Store
+from acetune.study.summary import shown
 from acetune.study_trial import StudyTrial
-from acetune.summary import shown
 
 _LONGEST = 60  # characters of the parameters of a trial that are shown
 

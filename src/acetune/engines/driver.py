@@ -27,7 +27,7 @@ from acetune.engines.transfer import Parcels
 from acetune.link import Reply, Report
 from acetune.listener import Listeners
 from acetune.session import Session
-from acetune.store import FAILED, INTERRUPTED, FileFault
+from acetune.study.store import FAILED, INTERRUPTED, FileFault
 from acetune.study_trial import StudyTrial
 
 _TICK_S = 0.25

@@ -55,9 +55,7 @@ def to_csv(
     require_free(paths, force=force)
     with gathering(Path(study)) as gathered, replacing(paths) as parts, ExitStack() as stack:
         files = [stack.enter_context(_open(part)) for part in parts]
-        if len(files) == 1:
-            gathered.pass_by()
-        else:
+        if len(files) > 1:
             _write_reports(gathered, files[1], files[2])
             json.dump(gathered.info, files[3], indent=2)
         _write_trials(gathered, files[0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +17,10 @@ from optuna.trial import FrozenTrial
 
 from acetune.core.errors import AcetuneError, GoalError
 from acetune.export.distributions import distributions_of, fixed_part
-from acetune.export.gathered import Gathered, gather
+from acetune.export.gathered import Gathered, gathering
 from acetune.export.optuna_trials import frozen_trials
 from acetune.export.places import is_study_file, shown_place
+from acetune.study.database import has_table
 
 Target: TypeAlias = str | os.PathLike[str] | BaseStorage | None
 
@@ -70,12 +70,11 @@ def to_optuna(
     name = path.stem if study_name is None else study_name
     if not name:
         raise GoalError(f"the name of a study must not be empty, got {name!r}")
-    gathered = gather(path, curves=True)  # before anything is written
-    with _translated(output):
+    with gathering(path) as gathered, _translated(output):  # read before anything is written
         storage = _storage(output)
         _make_room(storage, name, output, force)
         made = _create(storage, name, gathered)
-        space, configurations = gathered.info["space"], [t.params for t in gathered.trials()]
+        space, configurations = gathered.info["space"], [t.row.params for t in gathered.trials()]
         trials = frozen_trials(
             gathered, distributions_of(space, configurations), for_dashboard=for_dashboard
         )
@@ -131,13 +130,7 @@ def _require_database(path: Path) -> None:
     """A file that exists must be Optuna's: else its tables would be put among others."""
     if not path.exists() or not path.stat().st_size:
         return
-    try:
-        uri = f"{path.resolve().as_uri()}?mode=ro"
-        with contextlib.closing(sqlite3.connect(uri, uri=True)) as db:
-            found = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'studies'").fetchone()
-    except sqlite3.Error:
-        found = None
-    if found is None:
+    if not has_table(path, "studies"):
         raise AcetuneError(f"{path} exists and is no database of Optuna; give another name")
 
 

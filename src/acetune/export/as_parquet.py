@@ -48,9 +48,7 @@ def to_parquet(
     paths = table_files(output, ".parquet")
     require_free(paths, force=force)
     with gathering(Path(study)) as gathered, replacing(paths) as parts:
-        if len(parts) == 1:
-            gathered.pass_by()
-        else:
+        if len(parts) > 1:
             _write_reports(pyarrow, gathered, parts[1], parts[2])
         found = trial_columns(gathered)
         with _Table(pyarrow, parts[0], [column for column, _ in found], gathered.info) as table:

@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from acetune.export.gathered import Checked, Gathered, GatheredTrial
-from acetune.store import CheckRow, ReportRow
+from acetune.export.gathered import ExportedTrial, Gathered
+from acetune.study.found import FoundCheckpoint
+from acetune.study.store import CheckRow, ReportRow
 
 Kind: TypeAlias = Literal["integer", "number", "boolean", "text", "time"]
 Row: TypeAlias = tuple[Any, ...]
@@ -24,7 +25,7 @@ class TrialColumn(NamedTuple):
     """A column of the table of trials, with what stands in it."""
 
     column: Column
-    of: Callable[[GatheredTrial], Any]
+    of: Callable[[ExportedTrial], Any]
 
 
 REPORTS = (
@@ -69,24 +70,24 @@ def trial_columns(gathered: Gathered) -> list[TrialColumn]:
     """The columns of the table of trials: as in ``StudyResult.trials``, and more."""
     value = gathered.goals.objective.value
     columns = [
-        _column("trial", "integer", lambda t: t.number),
-        _column("attempts", "integer", lambda t: t.attempt),
-        _column("state", "text", lambda t: t.row["state"]),
-        _column("reason", "text", lambda t: t.row["reason"]),
-        _column("total_steps", "integer", lambda t: t.row["total_steps"]),
-        _column("interval", "integer", lambda t: t.row["interval"]),
-        _column("cost_ratio", "number", lambda t: t.row["cost_ratio"]),
-        _column("last_step", "integer", lambda t: t.last_step),
+        _column("trial", "integer", lambda t: t.row.trial),
+        _column("attempts", "integer", lambda t: t.row.attempt),
+        _column("state", "text", lambda t: t.row.state),
+        _column("reason", "text", lambda t: t.row.reason),
+        _column("total_steps", "integer", lambda t: t.row.total_steps),
+        _column("interval", "integer", lambda t: t.row.interval),
+        _column("cost_ratio", "number", lambda t: t.row.cost_ratio),
+        _column("last_step", "integer", lambda t: t.last_step or None),
         _column("reports", "integer", lambda t: t.reports),
         _column("checks", "integer", lambda t: t.checks),
         _column("best_objective", "number", lambda t: _finite(t.best_loss, value)),
-        _column("best_valid_objective", "number", lambda t: _of(t.best_valid, "objective")),
+        _column("best_valid_objective", "number", lambda t: _of(t.best_valid, "value")),
         _column("stratum", "text", lambda t: t.stratum),
         _column("found_attempt", "integer", lambda t: _of(t.found, "attempt")),
         _column("found_step", "integer", lambda t: _of(t.found, "step")),
-        _column("found_objective", "number", lambda t: _of(t.found, "objective")),
+        _column("found_objective", "number", lambda t: _of(t.found, "value")),
         _column("violation", "number", lambda t: _of(t.found, "violation")),
-        _column("confirmation", "text", lambda t: t.status or None),
+        _column("confirmation", "text", lambda t: t.status),
     ]
     for constraint in gathered.goals.constraints:
         columns += _measured(constraint.name)
@@ -95,14 +96,16 @@ def trial_columns(gathered: Gathered) -> list[TrialColumn]:
         _column("training_s", "number", lambda t: t.training_s),
         _column("checks_s", "number", lambda t: t.checks_s),
         _column("snapshots_s", "number", lambda t: t.snapshots_s),
-        _column("started", "time", lambda t: t.row["started"]),
-        _column("ended", "time", lambda t: t.row["ended"]),
+        _column("started", "time", lambda t: t.row.started),
+        _column("ended", "time", lambda t: t.row.ended),
     ]
     trials = gathered.trials()
     names = dict.fromkeys(gathered.info["space"])  # in the order they were declared
-    names.update(dict.fromkeys(name for trial in trials for name in trial.params))
+    names.update(dict.fromkeys(name for trial in trials for name in trial.row.params))
     for name in names:
-        columns.append(_parameter(name, [t.params[name] for t in trials if name in t.params]))
+        columns.append(
+            _parameter(name, [t.row.params[name] for t in trials if name in t.row.params])
+        )
     return columns
 
 
@@ -117,17 +120,17 @@ def as_text(value: object) -> str:
     return json.dumps(value) if isinstance(value, (list, dict)) else str(value)
 
 
-def _column(name: str, kind: Kind, of: Callable[[GatheredTrial], Any]) -> TrialColumn:
+def _column(name: str, kind: Kind, of: Callable[[ExportedTrial], Any]) -> TrialColumn:
     return TrialColumn(Column(name, kind), of)
 
 
 def _measured(name: str) -> list[TrialColumn]:
-    def result(trial: GatheredTrial, field: Literal["value", "stderr"]) -> float | None:
-        for check in trial.found.checks if trial.found else ():
-            if check.constraint == name:
-                measured: float | None = getattr(check, field)
-                return measured
-        return None
+    def result(trial: ExportedTrial, field: Literal["value", "stderr"]) -> float | None:
+        found = trial.found
+        if found is None or name not in found.constraints:
+            return None
+        measured: float = getattr(found.constraints[name], field)
+        return measured
 
     return [
         _column(f"constraint.{name}", "number", lambda t: result(t, "value")),
@@ -145,14 +148,14 @@ def _parameter(name: str, values: list[Any]) -> TrialColumn:
     elif kinds and kinds <= {int, float} and not large:
         kind = "integer" if kinds == {int} else "number"
 
-    def of(trial: GatheredTrial) -> Any:
-        value = trial.params.get(name)
+    def of(trial: ExportedTrial) -> Any:
+        value = trial.row.params.get(name)
         return value if value is None or kind != "text" else as_text(value)
 
     return _column(f"param.{name}", kind, of)
 
 
-def _of(found: Checked | None, field: str) -> Any:
+def _of(found: FoundCheckpoint | None, field: str) -> Any:
     return None if found is None else getattr(found, field)
 
 

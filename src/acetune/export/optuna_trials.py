@@ -26,9 +26,9 @@ from typing import Any
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from acetune.core.goals import Goals
+from acetune.core.goals import Estimate, FailedCheck, Goals
 from acetune.export.distributions import stored_value
-from acetune.export.gathered import Checked, Gathered, GatheredTrial
+from acetune.export.gathered import ExportedTrial, Gathered
 from acetune.optuna.told import amounts
 
 PASSED_OVER = "passed over"
@@ -42,44 +42,46 @@ def frozen_trials(
     goals, trials = gathered.goals, gathered.trials()
     violations = [t.nearest_miss.violation for t in trials if t.nearest_miss is not None]
     largest = max(filter(math.isfinite, violations), default=1.0)
-    passed_over = _passed_over(trials, gathered.info["answer"])
+    passed_over = _passed_over(gathered, trials)
     for trial in trials:
-        constraints = _constraints(goals, trial.found, largest)
-        if trial.number in passed_over:
+        constraints = _constraints(goals, trial, largest)
+        if trial.row.trial in passed_over:
             constraints[_name_for_passed_over(goals)] = 1.0
-        yield _frozen(trial, distributions, constraints, for_dashboard)
+        curve = gathered.curve(trial.row.trial)
+        yield _frozen(trial, curve, distributions, constraints, for_dashboard)
 
 
 def _frozen(
-    trial: GatheredTrial,
+    trial: ExportedTrial,
+    curve: dict[int, float],
     distributions: Mapping[str, BaseDistribution],
     constraints: dict[str, float],
     for_dashboard: bool,
 ) -> FrozenTrial:
     state, found = _state(trial), trial.found
     complete = state is TrialState.COMPLETE
-    own = {name: value for name, value in trial.params.items() if name in distributions}
+    own = {name: value for name, value in trial.row.params.items() if name in distributions}
     numbers = {str(number) for number in range(len(constraints))}
     both = for_dashboard and constraints and not numbers & set(constraints)
     made = create_trial(
         state=state,
-        value=found.objective if complete and found is not None else None,
+        value=found.value if complete and found is not None else None,
         params={utf8(k): stored_value(distributions[k], value) for k, value in own.items()},
         distributions={utf8(name): distributions[name] for name in own},
         user_attrs=_attributes(trial),
         system_attrs={_LIST: list(constraints.values())} if both else {},
-        intermediate_values=dict(zip(trial.steps, trial.objectives, strict=True)),
+        intermediate_values=curve,
         constraints=constraints,
     )
     # create_trial sets the time of the day
-    made.datetime_start = datetime.fromtimestamp(trial.row["started"])
+    made.datetime_start = datetime.fromtimestamp(trial.row.started)
     if state.is_finished():
-        made.datetime_complete = datetime.fromtimestamp(trial.row["ended"] or trial.last_time)
+        made.datetime_complete = datetime.fromtimestamp(trial.row.ended or trial.last_time)
     return made
 
 
-def _state(trial: GatheredTrial) -> TrialState:
-    state = trial.row["state"]
+def _state(trial: ExportedTrial) -> TrialState:
+    state = trial.row.state
     if trial.best_valid is not None:
         return TrialState.COMPLETE
     if state == "running":
@@ -93,26 +95,27 @@ def _state(trial: GatheredTrial) -> TrialState:
     return TrialState.PRUNED
 
 
-def _constraints(goals: Goals, found: Checked | None, largest: float) -> dict[str, float]:
+def _constraints(goals: Goals, trial: ExportedTrial, largest: float) -> dict[str, float]:
     """How far beyond each limit the checkpoint lies, relative to it: 0 or less is feasible."""
-    if found is None:
+    if trial.found is None:
         return {}
-    measured = {check.constraint: check.measurement for check in found.checks}
+    measured: dict[str, Estimate | FailedCheck] = dict(trial.found.constraints)
+    measured |= {name: FailedCheck(error) for name, error in trial.errors.items()}
     return amounts(goals, measured, largest)
 
 
-def _passed_over(trials: list[GatheredTrial], answer: Mapping[str, int] | None) -> set[int]:
+def _passed_over(gathered: Gathered, trials: list[ExportedTrial]) -> set[int]:
     """Trials that would win in the search, and gave way to one that fresh data confirmed.
 
     Where fresh data has rejected what was found, or where the answer is not the best that its
     trial has by now, none of them may win.
     """
-    found = [(t.best_valid, t.number) for t in trials if t.best_valid is not None]
-    ranking = sorted(found, key=lambda each: each[0][:3])
-    for place, (best, number) in enumerate(ranking):
-        if {"trial": number, "attempt": best.attempt, "step": best.step} == answer:
-            return {other for _, other in ranking[:place]}
-    return {number for _, number in ranking}
+    answer, ranking = gathered.info["answer"], gathered.ranking
+    for trial in trials:
+        best = trial.best_valid
+        if best and {"trial": best.trial, "attempt": best.attempt, "step": best.step} == answer:
+            return set(ranking[: ranking.index(best.trial)])
+    return set(ranking)
 
 
 def _name_for_passed_over(goals: Goals) -> str:
@@ -122,31 +125,31 @@ def _name_for_passed_over(goals: Goals) -> str:
     return name
 
 
-def _attributes(trial: GatheredTrial) -> dict[str, Any]:
+def _attributes(trial: ExportedTrial) -> dict[str, Any]:
     """What Optuna has no place for, under the names of the table of trials."""
     row, found = trial.row, trial.found
     attributes: dict[str, Any] = {
-        "trial": trial.number,
-        "attempts": trial.attempt,
-        "state": row["state"],
-        "reason": row["reason"],
+        "trial": row.trial,
+        "attempts": row.attempt,
+        "state": row.state,
+        "reason": row.reason,
         "stratum": trial.stratum,
-        "total_steps": row["total_steps"],
-        "interval": row["interval"],
+        "total_steps": row.total_steps,
+        "interval": row.interval,
         "training_s": trial.training_s,
         "checks_s": trial.checks_s,
     }
     if found is not None:
         attributes["found_step"] = found.step
-        attributes["found_objective"] = found.objective
+        attributes["found_objective"] = found.value
         # JSON has no infinity: a check failed, and the error is among the constraints
         attributes["violation"] = found.violation if math.isfinite(found.violation) else None
-        for check in found.checks:
-            name = check.constraint
-            attributes[f"constraint.{name}"] = check.error if check.value is None else check.value
-            if check.stderr:
-                attributes[f"stderr.{name}"] = check.stderr
-    if trial.status:
+        for name, measured in found.constraints.items():
+            attributes[f"constraint.{name}"] = measured.value
+            if measured.stderr:
+                attributes[f"stderr.{name}"] = measured.stderr
+        attributes |= {f"constraint.{name}": error for name, error in trial.errors.items()}
+    if trial.status is not None:
         attributes["confirmation"] = trial.status
     return attributes
 

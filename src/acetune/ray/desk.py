@@ -24,8 +24,8 @@ from acetune.ray.board import Publisher, Terms, View
 from acetune.ray.ranking import Ranking
 from acetune.session import Session
 from acetune.stopper import Stopper
-from acetune.store import Store
-from acetune.study_file import describe_study, open_study
+from acetune.study.opening import describe_study, open_study
+from acetune.study.store import Store
 from acetune.study_trial import StudyTrial
 
 logger = logging.getLogger("acetune.ray")

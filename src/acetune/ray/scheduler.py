@@ -19,7 +19,7 @@ from acetune.ray import wire
 from acetune.ray.board import Terms
 from acetune.ray.desk import STUDY_NAME, Desk, logger
 from acetune.ray.storage import Storage
-from acetune.study_file import study_path
+from acetune.study.opening import study_path
 
 
 class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed

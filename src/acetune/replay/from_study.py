@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from acetune.core.errors import TableError
-from acetune.queries import goals_from_json
 from acetune.replay.table import CurveTable, TableConstraint, make_table
-from acetune.result import reading
-from acetune.store import Store
+from acetune.study.columns import Array
+from acetune.study.trials import Trials
+from acetune.study.view import StudyView, TrialRow, viewing
 
 # parameters, values by metric, costs, T (None: complete; 0: cut off, and not known)
 _Recorded: TypeAlias = tuple[dict[str, Any], dict[str, list[float]], list[float], int | None]
@@ -27,17 +28,10 @@ def table_from_study(path: str | os.PathLike[str]) -> CurveTable:
     marked sparse.
     """
     path = Path(path)
-    with reading(path) as store:
-        info = store.study()
-        goals = goals_from_json(info["objective"], info["constraints"])
-        names = [constraint.name for constraint in goals.constraints]
-        curves = list(_curves(store, goals.objective.name, names))
-        costs = {
-            row["constraint"]: row["mean"]
-            for row in store.rows(
-                'SELECT "constraint", avg(cost_s) AS mean FROM checks GROUP BY "constraint"'
-            )
-        }
+    with viewing(path) as view:
+        goals, info = view.goals, view.info
+        curves = list(_curves(view))
+        costs = [_mean_cost(view, index) for index in range(len(goals.constraints))]
     if not curves:
         raise TableError(
             f"{path} has no trial whose reports could be a curve: every step from 1 on, with a "
@@ -48,80 +42,71 @@ def table_from_study(path: str | os.PathLike[str]) -> CurveTable:
             constraint.name,
             constraint.upper,
             constraint.lower,
-            costs.get(constraint.name) or 0.0,
+            cost,
             any(math.isnan(value) for curve in curves for value in curve[1][constraint.name]),
         )
-        for constraint in goals.constraints
+        for constraint, cost in zip(goals.constraints, costs, strict=True)
     ]
     return make_table(
         path.stem,
         goals.objective,
         limits,
         curves,
-        space=json.loads(info["space"]),
-        made={"study": path.name, "policy": json.loads(info["policy"])},
+        space=info["space"],
+        made={"study": path.name, "policy": info["policy"]},
     )
 
 
-def _curves(store: Store, objective: str, constraints: list[str]) -> Iterator[_Recorded]:
-    attempts: dict[int, list[dict[str, Any]]] = {}
-    for row in store.rows("SELECT * FROM trials WHERE state != 'rejected' ORDER BY trial, attempt"):
-        attempts.setdefault(row["trial"], []).append(row)
-    for tries in attempts.values():
-        reports, checks = _own_past(store, tries)
-        curve = _curve(tries[-1], reports, checks, objective, constraints)
-        if curve is not None:
-            yield curve
+def _mean_cost(view: StudyView, index: int) -> float:
+    costs = view.checks.cost_s[view.checks.constraint == index]
+    costs = costs[~np.isnan(costs)]
+    return math.fsum(costs.tolist()) / len(costs) if len(costs) else 0.0
 
 
-def _own_past(
-    store: Store, tries: list[dict[str, Any]]
-) -> tuple[list[dict[str, Any]], dict[int, dict[str, float]]]:
-    """Reports and checks of the latest attempt, and of those whose checkpoint it went on from."""
-    reports: list[dict[str, Any]] = []
-    checks: dict[int, dict[str, float]] = {}
-    upto = math.inf
-    for attempt in reversed(tries):
-        key = (attempt["trial"], attempt["attempt"])
-        own = store.rows(
-            "SELECT * FROM reports WHERE trial = ? AND attempt = ? AND kind = 'step' ORDER BY step",
-            key,
-        )
-        reports = [row for row in own if row["step"] <= upto] + reports
-        for row in store.rows(
-            'SELECT r.checked_step, c."constraint" AS name, c.value FROM reports r '
-            "JOIN checks c USING (seq) WHERE r.trial = ? AND r.attempt = ?",
-            key,
-        ):
-            if row["value"] is not None and row["checked_step"] <= upto:
-                checks.setdefault(row["checked_step"], {}).setdefault(row["name"], row["value"])
-        upto = min(upto, attempt["resumed_from"])
-    return reports, checks
+def _curves(view: StudyView) -> Iterator[_Recorded]:
+    trials = Trials(view)
+    for trial in view.trials:
+        if trial.state != "rejected":
+            curve = _curve(view, trial, trials)
+            if curve is not None:
+                yield curve
 
 
-def _curve(
-    attempt: dict[str, Any],
-    reports: list[dict[str, Any]],
-    checks: dict[int, dict[str, float]],
-    objective: str,
-    constraints: list[str],
-) -> _Recorded | None:
+def _curve(view: StudyView, trial: TrialRow, trials: Trials) -> _Recorded | None:
     """The reports up to the first gap, or the first objective that is no finite number."""
-    values: list[float] = []
-    costs: list[float] = []
-    for row in reports:
-        value = row["objective"]
-        if row["step"] != len(values) + 1 or value is None or not math.isfinite(value):
-            break
-        values.append(value)
-        costs.append(row["primary_cost_s"] or 0.0)
-    if not values:
+    reports, goals = view.reports, view.goals
+    steps = trials.curve(trial.trial)
+    steps = steps[np.lexsort([reports.step[steps], reports.attempt[steps]])]
+    places, values = reports.step[steps], reports.objective[steps]
+    fine = (places == np.arange(1, len(steps) + 1)) & np.isfinite(values)
+    length = len(fine) if fine.all() else int(fine.argmin())
+    if not length:
         return None
-    metrics: dict[str, list[float]] = {objective: values}
-    for name in constraints:
-        metrics[name] = [
-            checks.get(step, {}).get(name, math.nan) for step in range(1, len(values) + 1)
-        ]
-    whole = attempt["state"] == "finished" and len(values) == reports[-1]["step"]
-    total = None if whole else attempt["total_steps"] or 0
-    return json.loads(attempt["params"]), metrics, costs, total
+    metrics: dict[str, list[float]] = {goals.objective.name: values[:length].tolist()}
+    checked = trials.checked(trial.trial)
+    for index, constraint in enumerate(goals.constraints):
+        metrics[constraint.name] = _measured(view, index, checked, length)
+    whole = trial.state == "finished" and length == places[-1]
+    total = None if whole else trial.total_steps or 0
+    costs: list[float] = np.nan_to_num(reports.primary_cost_s[steps[:length]]).tolist()
+    return trial.params, metrics, costs, total
+
+
+def _measured(view: StudyView, index: int, rows: Array, length: int) -> list[float]:
+    """The values of a constraint at each step, NaN where it was not measured.
+
+    Those of a later attempt count, and of one attempt the first.
+    """
+    reports, checks = view.reports, view.checks
+    first, last = (np.searchsorted(checks.row, rows, side=side) for side in ("left", "right"))
+    ranges = [np.arange(a, b) for a, b in zip(first, last, strict=True) if a < b]
+    its = np.concatenate(ranges) if ranges else np.empty(0, "i8")
+    its = its[(checks.constraint[its] == index) & ~np.isnan(checks.value[its])]
+    its = its[reports.checked_step[checks.row[its]] <= length]
+    # what comes last stays
+    its = its[np.lexsort([-checks.row[its], reports.attempt[checks.row[its]]])]
+    found = np.full(length + 1, math.nan)
+    for step, value in zip(reports.checked_step[checks.row[its]], checks.value[its], strict=True):
+        found[step] = value
+    values: list[float] = found[1:].tolist()
+    return values

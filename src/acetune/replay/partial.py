@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acetune.core.errors import TableError
+from acetune.study import database
 
 
 class RecordedCurve(NamedTuple):
@@ -34,12 +34,12 @@ class Partial:
         if not path.parent.is_dir():
             raise TableError(f"cannot write {path}: there is no folder {str(path.parent)!r}")
         try:
-            self._db = sqlite3.connect(path)
-        except sqlite3.Error as error:
+            self._db = database.connect(path)
+        except database.Fault as error:
             raise TableError(f"cannot write {path}: {error}") from None
         try:
             self._begin(json.loads(json.dumps(description, sort_keys=True)))
-        except (sqlite3.Error, ValueError) as error:
+        except (database.Fault, ValueError) as error:
             self._db.close()
             if isinstance(error, TableError):
                 raise
@@ -99,11 +99,11 @@ class Partial:
         try:
             with self._db:
                 self._db.execute("INSERT INTO curves VALUES (?, ?, ?, ?, ?, ?)", row)
-        except sqlite3.IntegrityError:
+        except database.Clash:
             raise TableError(
                 f"another process records to {self.path} too: it has added configuration {row[0]}"
             ) from None
-        except sqlite3.Error as error:
+        except database.Fault as error:
             raise TableError(f"cannot write {self.path}: {error}") from None
 
     def failures(self) -> dict[int, str]:
@@ -127,6 +127,6 @@ def count_recorded(path: Path) -> int:
     """How many configurations a recording under way has done, 0 if there is none."""
     if not path.exists():
         return 0
-    with contextlib.closing(sqlite3.connect(path)) as db, contextlib.suppress(sqlite3.Error):
+    with contextlib.closing(database.connect(path)) as db, contextlib.suppress(database.Fault):
         return int(db.execute("SELECT count(*) FROM curves").fetchone()[0])
     return 0

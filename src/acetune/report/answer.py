@@ -1,129 +1,28 @@
-"""The answer of a study from its columns: the same as ``acetune.load`` reads from the file."""
+"""The answer of a study as the page shows it."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
 
 import numpy as np
 
-from acetune import queries
-from acetune.found import ConstraintTime, FailureOfCheck, FoundCheckpoint, Ledger
 from acetune.report.answer_words import in_print, words_of_answer
-from acetune.report.checkpoints import (
-    as_json,
+from acetune.report.plain_data import as_json
+from acetune.study.checkpoints import (
     best_of_all,
     better_misses,
     checkpoint,
-    losses,
     nearest_misses,
-    unchecked_losses,
-    valid_at,
-    valid_checkpoints,
+    unchecked_better,
 )
-from acetune.report.columns import INVALID, STEP, STRATA, UNCHECKED, VALID
-from acetune.report.view import StudyView
-from acetune.result import StudyResult
-from acetune.trust import after_failed_confirmation, trust_in_best
+from acetune.study.columns import UNCHECKED, VALID
+from acetune.study.found import FoundCheckpoint
+from acetune.study.result import StudyResult
+from acetune.study.trust import after_failed_confirmation, trust_in_best
+from acetune.study.view import StudyView
 
 _SHOWN = 5
-
-
-def result_of(view: StudyView) -> StudyResult:
-    """The result as ``acetune.load`` gives it, without asking the file again."""
-    ledger, candidates = ledger_of(view), candidates_of(view)
-    reports = view.reports
-    strata = np.bincount(reports.stratum[reports.kind == STEP], minlength=3).tolist()
-    ended = Counter(
-        (trial.state, trial.reason)
-        for trial in view.trials
-        if trial.state in ("stopped", "failed", "interrupted")
-    )
-    reasons = [
-        {"state": state, "reason": reason, "n": n} for (state, reason), n in ended.most_common()
-    ]
-    misses = nearest_misses(view, 1)
-    return StudyResult(
-        study=view.path,
-        goals=view.goals,
-        best=queries.choose_answer(candidates),
-        nearest_miss=misses[0] if misses else None,
-        candidates=candidates,
-        ledger=ledger,
-        counts=dict(Counter(trial.state for trial in view.trials)),
-        strata={name: n for name, n in zip(STRATA, strata, strict=True) if n},
-        reasons=queries.count_reasons(reasons),
-        confirmation_uses=len(view.confirmations),
-        ended=view.sessions[-1]["ended"] if view.sessions else None,
-        info=view.tables["study"][0],
-        failed_check=_failed_check(view) if ledger.failed_checks else None,
-    )
-
-
-def candidates_of(view: StudyView) -> list[FoundCheckpoint]:
-    """The candidates alone, as ``queries.read_candidates`` gives them."""
-    settings = view.info["settings"]
-    ranges, uses = queries.read_ranges(settings), view.tables["confirmations"]
-    best = valid_checkpoints(view, max(settings["confirm_top"], settings["keep_models"]))
-    judged = [valid_at(view, *place) for place in queries.judged_places(uses)]
-    found = queries.with_judged(
-        best, [one for one in judged if one is not None], view.goals.objective
-    )
-    return queries.with_next_best([queries.with_confirmation(one, uses, ranges) for one in found])
-
-
-def ledger_of(view: StudyView) -> Ledger:
-    """Where the time went, as ``queries.read_ledger`` says it."""
-    reports, checks = view.reports, view.checks
-    size = int(reports.trial.max(initial=0)) + 1
-    valid, invalid = (
-        np.bincount(reports.trial[reports.stratum == stratum], minlength=size)
-        for stratum in (VALID, INVALID)
-    )
-    wasted = ((valid == 0) & (invalid > 0))[reports.trial]
-    failed = np.isnan(checks.value)
-    training, snapshots = reports.primary_cost_s, reports.snapshot_cost_s
-    return Ledger(
-        training_s=float(np.nansum(training)),
-        startup_s=view.startup_s,
-        checks_s=float(np.nansum(checks.cost_s) + snapshots.sum()),
-        invalid_s=float(
-            np.nansum(training[wasted])
-            + snapshots[wasted].sum()
-            + np.nansum(checks.cost_s[wasted[checks.row]])
-        ),
-        wall_s=float(sum(session["seconds"] for session in view.sessions)),
-        reports=int(np.count_nonzero(reports.kind == STEP)),
-        checks=_distinct(checks.row),
-        failed_checks=_distinct(checks.row[failed]),
-        disk_bytes=view.disk_bytes,
-        by_constraint=_by_constraint(view),
-    )
-
-
-def _by_constraint(view: StudyView) -> dict[str, ConstraintTime]:
-    checks, names = view.checks, [c.name for c in view.goals.constraints]
-    made = ~np.isnan(checks.value) | ~np.isnan(checks.cost_s)
-    which, size = checks.constraint[made].astype(np.int64), len(names)
-    times = np.bincount(which, minlength=size).tolist()
-    seconds = np.bincount(which, np.nan_to_num(checks.cost_s[made]), minlength=size).tolist()
-    return {
-        name: ConstraintTime(n, s) for name, n, s in zip(names, times, seconds, strict=True) if n
-    }
-
-
-def _distinct(ascending: Any) -> int:
-    return int(np.count_nonzero(np.diff(ascending)) + 1) if len(ascending) else 0
-
-
-def _failed_check(view: StudyView) -> FailureOfCheck | None:
-    """The first check that gave no number; it stays the first."""
-    if "failed check" not in view.memory:
-        with view.open() as store:
-            view.memory["failed check"] = queries.first_failed_check(store)
-    found: FailureOfCheck | None = view.memory["failed check"]
-    return found
 
 
 def answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
@@ -138,7 +37,7 @@ def answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
     ``instead`` then says which that is.
     """
     best, of_all = result.best, best_of_all(view)
-    missing = unchecked_better(view, best)
+    missing = unchecked_better(view, None if best is None else best.value)
     if best is None:
         misses = nearest_misses(view, _SHOWN)
     else:
@@ -169,15 +68,6 @@ def answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
         "unchecked_better": missing,
         "words": in_print(words_of_answer(result, of_all, missing, running=view.running)),
     }
-
-
-def unchecked_better(view: StudyView, best: FoundCheckpoint | None) -> int:
-    """Checkpoints that are better than the answer and were never checked."""
-    unchecked = unchecked_losses(view)
-    if best is None:
-        return len(unchecked)
-    loss = losses(view.goals.objective, np.array([best.value]))
-    return int(np.searchsorted(unchecked, loss)[0])
 
 
 def later_checks(view: StudyView, best: FoundCheckpoint | None) -> dict[str, int] | None:

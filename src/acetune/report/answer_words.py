@@ -6,10 +6,10 @@ import math
 
 from acetune.core.goals import Constraint, Goals
 from acetune.core.words import count, number
-from acetune.found import FoundCheckpoint
-from acetune.result import StudyResult
-from acetune.summary import describe_checkpoint, nothing_feasible
-from acetune.trust import no_recommendation
+from acetune.study.found import FoundCheckpoint
+from acetune.study.result import StudyResult
+from acetune.study.summary import describe_checkpoint, nothing_feasible
+from acetune.study.trust import no_recommendation
 
 
 def words_of_answer(

@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from acetune.report.answer import answer, result_of
-from acetune.report.checkpoints import exact, finite
+from acetune.report.answer import answer
 from acetune.report.figures import page_figures
+from acetune.report.plain_data import exact, finite
 from acetune.report.trial_detail import trial_detail
 from acetune.report.trial_table import trial_table
-from acetune.report.view import StudyView
 from acetune.report.what_if import what_if
-from acetune.result import StudyResult
-from acetune.summary import STATES, duration, size
+from acetune.study.result import StudyResult, result_of
+from acetune.study.summary import STATES, duration, size
+from acetune.study.view import StudyView
 
 __all__ = ["FORMAT", "content", "trial_detail"]
 
@@ -24,7 +24,7 @@ def content(view: StudyView, *, figures: bool = True) -> dict[str, Any]:
     """The page of a study as JSON-able data, without NaN and infinity.
 
     What each part holds is described where it is made: :func:`~acetune.report.answer.answer` and
-    :func:`~acetune.report.checkpoints.as_json` (a checkpoint, there and elsewhere),
+    :func:`~acetune.report.plain_data.as_json` (a checkpoint, there and elsewhere),
     :func:`~acetune.report.what_if.what_if`, :func:`~acetune.report.trial_table.trial_table`.
     ``figures=False`` leaves the figures out, for those who want the numbers only.
     """

@@ -12,8 +12,8 @@ from typing import Any
 from acetune.core.cost import interval_threshold
 from acetune.core.goals import Goals
 from acetune.core.words import estimate, number, parameters
-from acetune.found import FoundCheckpoint
-from acetune.summary import step_of
+from acetune.study.found import FoundCheckpoint
+from acetune.study.summary import step_of
 
 Row = Mapping[str, Any]  # of a table of the study file
 _FEW = 30  # reports that are shown as they are

@@ -26,7 +26,7 @@ from acetune.report.still import still
 from acetune.report.trials_section import first_trials
 
 if TYPE_CHECKING:
-    from acetune.report.view import StudyView
+    from acetune.study.view import StudyView
 
 SCRIPTS = ("dom.js", "figures.js", "slider.js", "trials.js", "live.js", "page.js")
 _SCRIPT_LINK = '<script src="static/page.js"></script>'
@@ -46,7 +46,7 @@ def write_report(study: StudyView | Path | str, out: Path | str) -> Path:
     ``study`` is a study file, or a view of one that is open already. A study that runs may be
     reported on too: the file shows how it stands.
     """
-    from acetune.report.view import StudyView
+    from acetune.study.view import StudyView
 
     view = study if isinstance(study, StudyView) else StudyView(Path(study))
     try:

@@ -18,7 +18,7 @@ from acetune.report.cells import (
 )
 from acetune.report.markup import Element, Node, element
 from acetune.report.trials_section import running
-from acetune.summary import duration
+from acetune.study.summary import duration
 
 
 def sections(content: Content) -> dict[str, Element]:

@@ -7,10 +7,6 @@ from typing import Any
 import numpy as np
 
 from acetune.core.errors import StudyError
-from acetune.queries import choose_answer
-from acetune.report.answer import candidates_of
-from acetune.report.checkpoints import exact, finite, plain
-from acetune.report.columns import CONTINUE, STEP
 from acetune.report.explanation import (
     answer_step,
     checked_words,
@@ -23,8 +19,11 @@ from acetune.report.explanation import (
     why_unchecked,
 )
 from acetune.report.figures import trial_figure
-from acetune.report.view import StudyView
-from acetune.store import Store
+from acetune.report.plain_data import exact, finite, plain
+from acetune.study.answer import candidates_of, choose_answer
+from acetune.study.columns import CONTINUE, STEP
+from acetune.study.store import Store
+from acetune.study.view import StudyView
 
 
 def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dict[str, Any]:
@@ -39,7 +38,7 @@ def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dic
     candidates = candidates_of(view)
     best = choose_answer(candidates)
     with view.open() as store:
-        attempts = store.rows("SELECT * FROM trials WHERE trial = ? ORDER BY attempt", (trial,))
+        attempts = store.attempts(trial)
         latest = attempts[-1]
         hardware = store.hardware().get((trial, latest["attempt"]))
         names = [name for name, number in store.names().items() if number == trial]
@@ -93,9 +92,7 @@ def _reports(
     keep += [] if star is None else np.flatnonzero(columns.step[rows] == star).tolist()
     kept = thinned(len(rows), keep, most)
     seqs = columns.seq[rows[kept]].tolist()
-    marks = ", ".join("?" * len(seqs))
-    found = store.rows(f"SELECT * FROM reports WHERE seq IN ({marks}) ORDER BY seq", tuple(seqs))
-    checks = store.rows(f"SELECT * FROM checks WHERE seq IN ({marks}) ORDER BY seq", tuple(seqs))
+    found, checks = store.reports_at(seqs), store.checks_at(seqs)
     words = checked_words(checks, view.goals)
     note = ""
     if len(kept) < len(rows):

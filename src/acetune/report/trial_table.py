@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from acetune.queries import short_reason
-from acetune.report.checkpoints import exact, finite, losses, plain
-from acetune.report.columns import STRATA, UNCHECKED, VALID, Array
-from acetune.report.view import StudyView, TrialRow
+from acetune.report.plain_data import exact, finite, plain
+from acetune.study.columns import STRATA, Array
+from acetune.study.reasons import short_reason
+from acetune.study.trials import NOT_REPORTED, Trials
+from acetune.study.view import StudyView, TrialRow
 
 _LONGEST = 80  # characters of a word in the table
-_NONE = -1  # the stratum of a trial that has reported nothing
 _COLUMNS = (
     "trial",
     "state",
@@ -46,7 +46,7 @@ def trial_table(view: StudyView) -> dict[str, Any]:
             words = _words(trial, params)
             known[trial.trial] = trial, words
         stratum, steps, *others = numbers
-        in_words = None if stratum == _NONE else STRATA[stratum]
+        in_words = None if stratum == NOT_REPORTED else STRATA[stratum]
         steps, total = exact(steps), exact(trial.total_steps)
         rows.append([trial.trial, trial.state, in_words, steps, total, *others, *words])
     return {"columns": [*_COLUMNS, *map(short, params)], "rows": rows}
@@ -63,36 +63,16 @@ def _words(trial: TrialRow, params: list[str]) -> list[Any]:
 
 def _numbers(view: StudyView) -> list[list[Any]]:
     """Stratum, steps and the columns from the best objective to the time, a list each."""
-    reports, objective = view.reports, view.goals.objective
-    numbers = np.array([one.trial for one in view.trials], "i8")
-    size = 1 + int(numbers.max(initial=0))
-    # NumPy is ten times as fast at these sums where nothing has to be converted
-    latest, trial = view.is_latest, reports.trial.astype(np.intp)
-    steps, stratum = np.zeros(size, "i8"), np.full(size, _NONE, "i1")
-    np.maximum.at(steps, trial[latest], reports.step[latest])
-    np.maximum.at(stratum, trial, reports.stratum)
-    checked = np.zeros(len(reports), bool)
-    checked[view.checks.row] = True
-    valid, tried = reports.stratum == VALID, reports.stratum != UNCHECKED
-    best = _least(size, trial[latest], losses(objective, reports.objective[latest]))
-    best_valid = _least(size, trial[valid], losses(objective, reports.checked_objective[valid]))
-    least = _least(size, trial[tried], reports.violation[tried])
-    checks = np.bincount(trial[latest & checked], minlength=size)
-    training = np.bincount(trial, np.nan_to_num(reports.primary_cost_s), minlength=size)
-    sign = -1.0 if objective.mode == "max" else 1.0
+    trials = Trials(view)
+    sign = -1.0 if view.goals.objective.mode == "max" else 1.0
+    best, best_valid = sign * trials.best_loss, sign * trials.best_valid_loss
     return [
-        stratum[numbers].tolist(),
-        steps[numbers].tolist(),
-        *[_rounded(column[numbers]) for column in (sign * best, sign * best_valid, least)],
-        checks[numbers].tolist(),
-        _rounded(training[numbers]),
+        trials.stratum.tolist(),
+        trials.last_step.tolist(),
+        *[_rounded(column) for column in (best, best_valid, trials.least_violation)],
+        trials.checks.tolist(),
+        _rounded(trials.training_s),
     ]
-
-
-def _least(size: int, trials: Array, values: Array) -> Array:
-    least = np.full(size, math.inf)
-    np.minimum.at(least, trials, values)
-    return least
 
 
 def _rounded(values: Array) -> list[float | None]:

@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from acetune.core.goals import Constraint, Estimate, Goals
-from acetune.found import broken_on_fresh
-from acetune.report.checkpoints import exact, losses, unchecked_losses, usable
-from acetune.report.columns import UNCHECKED, Array
-from acetune.report.view import StudyView
+from acetune.core.goals import Constraint, Goals
+from acetune.report.plain_data import exact
+from acetune.study.checkpoints import losses, unchecked_losses
+from acetune.study.columns import Array
+from acetune.study.found import broken_on_fresh
+from acetune.study.limits import needed_limit, on_fresh, sign_of, strictness, was_checked
+from acetune.study.view import StudyView
 
 NOTE = (
     "From what was recorded, without training. A limit that is chosen after looking needs fresh "
@@ -54,7 +56,7 @@ def _of_constraint(
     loss = losses(view.goals.objective, reports.checked_objective[steps])
     better = np.searchsorted(unchecked, loss)  # how many are smaller
     half = _half_checked(view, index)
-    sign = 1.0 if constraint.lower is None else -1.0
+    sign = sign_of(constraint)
     here = np.nextafter(sign * needs, math.inf)
     until = np.append(sign * needs[1:], math.inf)[: len(needs)]
     below = sign * needs[0] if len(needs) else math.inf
@@ -105,7 +107,7 @@ def _front(view: StudyView, index: int) -> tuple[Array, Array]:
     new = _candidates(view, index, seen)
     rows = np.concatenate([known, new])
     at = _check_rows(view, index, rows)
-    needs = _needed_limit(constraint, view.checks.value[at], view.checks.stderr[at])
+    needs = needed_limit(constraint, view.checks.value[at], view.checks.stderr[at])
     kept, needs = on_fresh_data(view, index, rows, needs)
     rows, needs = rows[kept], needs[kept]
     loss = losses(view.goals.objective, reports.checked_objective[rows])
@@ -126,16 +128,12 @@ def on_fresh_data(view: StudyView, index: int, rows: Array, needs: Array) -> tup
 
     What breaks another limit there is never an answer. The latest use of a checkpoint counts.
     """
-    reports, constraint = view.reports, view.goals.constraints[index]
+    constraint = view.goals.constraints[index]
     others = Goals(
         view.goals.objective, tuple(c for c in view.goals.constraints if c.name != constraint.name)
     )
     kept, needs = np.ones(len(rows), bool), needs.copy()
-    latest = {(use["trial"], use["attempt"], use["step"]): use for use in view.confirmations}
-    for (trial, attempt, step), use in latest.items():
-        same = (reports.trial[rows] == trial) & (reports.attempt[rows] == attempt)
-        same &= reports.checked_step[rows] == step
-        values = {name: Estimate(*measured) for name, measured in use["metrics"].items()}
+    for same, values in on_fresh(view, rows):
         if broken_on_fresh(others, values):
             kept &= ~same
         elif constraint.name in values:
@@ -146,22 +144,13 @@ def on_fresh_data(view: StudyView, index: int, rows: Array, needs: Array) -> tup
 
 def _candidates(view: StudyView, index: int, seen: int) -> Array:
     """Rows after the first ``seen`` that are answers if the limit of one constraint allows it."""
-    reports = view.reports
-    fine = (reports.stratum[seen:] != UNCHECKED) & (reports.violation[seen:] < math.inf)
-    fine &= usable(reports.checked_objective[seen:])
-    first = int(np.searchsorted(view.checks.row, seen))
+    fine = was_checked(view, seen)
     for other, constraint in enumerate(view.goals.constraints):
-        its = np.flatnonzero(view.checks.constraint[first:] == other) + first
-        value, stderr = view.checks.value[its], view.checks.stderr[its]
+        needs = strictness(view, other, seen)
         if other == index:
-            holds = np.isfinite(_needed_limit(constraint, value, stderr))
-        elif constraint.lower is None:
-            holds = _needed_limit(constraint, value, stderr) <= constraint.limit
+            fine &= np.isfinite(needs)
         else:
-            holds = _needed_limit(constraint, value, stderr) >= constraint.limit
-        held = np.zeros(len(fine), bool)
-        held[view.checks.row[its[holds]] - seen] = True
-        fine &= held
+            fine &= needs <= sign_of(constraint) * constraint.limit
     return np.flatnonzero(fine) + seen
 
 
@@ -183,31 +172,21 @@ class _HalfChecked:
 
 def _half_checked(view: StudyView, index: int) -> _HalfChecked:
     """Those that keep all limits measured, that of one constraint aside."""
-    reports, checks = view.reports, view.checks
     constraints = view.goals.constraints
     if len(constraints) == 1:
         return _HalfChecked(np.empty(0), np.empty(0))
-    count = np.bincount(checks.row, minlength=len(reports))
-    fine = (count > 0) & (count < len(constraints)) & (reports.violation < math.inf)
-    fine &= usable(reports.checked_objective)
-    strictness = np.full(len(reports), -math.inf)
+    fine, missing = was_checked(view), np.zeros(len(view.reports), bool)
+    own: Array = np.empty(0)
     for other, constraint in enumerate(constraints):
-        its = np.flatnonzero(checks.constraint == other)
-        sign = 1.0 if constraint.lower is None else -1.0
-        needed = sign * _needed_limit(constraint, checks.value[its], checks.stderr[its])
+        needs = strictness(view, other)
+        missing |= np.isnan(needs)
         if other == index:
-            strictness[checks.row[its]] = needed
+            own = np.where(np.isnan(needs), -math.inf, needs)
         else:
-            fine[checks.row[its[needed > sign * constraint.limit]]] = False
-    rows = np.flatnonzero(fine)
-    loss = losses(view.goals.objective, reports.checked_objective[rows])
-    return _HalfChecked(loss, strictness[rows])
-
-
-def _needed_limit(constraint: Constraint, value: Array, stderr: Array) -> Array:
-    """The strictest limit that measurements satisfy, margin included: as in ``Constraint``."""
-    margin = constraint.margin_se * stderr
-    return value + margin if constraint.lower is None else value - margin
+            fine &= ~(needs > sign_of(constraint) * constraint.limit)
+    rows = np.flatnonzero(fine & missing)
+    loss = losses(view.goals.objective, view.reports.checked_objective[rows])
+    return _HalfChecked(loss, own[rows])
 
 
 def _check_rows(view: StudyView, index: int, rows: Array) -> Array:

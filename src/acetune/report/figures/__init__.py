@@ -26,7 +26,7 @@ from acetune.report.figures.tradeoff import tradeoff
 from acetune.report.figures.what_if import what_if
 
 if TYPE_CHECKING:
-    from acetune.report.view import StudyView
+    from acetune.study.view import StudyView
 
 #: the figures in the order of the page
 FIGURES: Mapping[str, Callable[[Digest], Drawing]] = {

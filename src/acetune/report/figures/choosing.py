@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from acetune.core.errors import StudyError
-from acetune.report.columns import INVALID, STOP
 from acetune.report.figures.digest import STRATA_ORDER, Digest
+from acetune.study.columns import INVALID, STOP
 
 MOST = 8
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from acetune.report.columns import UNCHECKED, VALID
 from acetune.report.figures.curve_lines import Curve
 from acetune.report.figures.digest import Digest, Floats, Place, Whole
 from acetune.report.figures.look import ANSWER, NEUTRAL, STRATA, STRATUM_COLOURS
 from acetune.report.figures.words import plain_near
+from acetune.study.columns import UNCHECKED, VALID
 
 
 def stop_marks(

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acetune.core.goals import Constraint, Goals
-from acetune.queries import best_rejected, choose_answer
-from acetune.report.answer import candidates_of
-from acetune.report.checkpoints import best_rows, better_misses, losses, valid_row
-from acetune.report.columns import INVALID, STEP, UNCHECKED, VALID
+from acetune.study.answer import best_rejected, candidates_of, choose_answer
+from acetune.study.checkpoints import best_rows, better_misses, losses, valid_row
+from acetune.study.columns import INVALID, STEP, UNCHECKED, VALID
 
 if TYPE_CHECKING:
-    from acetune.found import FoundCheckpoint
-    from acetune.report.view import StudyView, TrialRow
+    from acetune.study.found import FoundCheckpoint
+    from acetune.study.view import StudyView, TrialRow
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from acetune.core.words import count
-from acetune.report.columns import INVALID, VALID
 from acetune.report.figures.bars import Bar, lying_bars
 from acetune.report.figures.digest import Digest
 from acetune.report.figures.drawing import Drawing, SmallTable, nothing
@@ -15,6 +14,7 @@ from acetune.report.figures.look import ANSWER, BEST_OF_ALL, NEUTRAL
 from acetune.report.figures.look import INVALID as INVALID_COLOUR
 from acetune.report.figures.look import VALID as VALID_COLOUR
 from acetune.report.figures.words import seconds
+from acetune.study.columns import INVALID, VALID
 
 _TITLE = "Time spent, and saved (an estimate)"
 

@@ -9,9 +9,6 @@ import numpy as np
 
 from acetune.core.goals import Constraint
 from acetune.core.words import count
-from acetune.report.checkpoints import exact
-from acetune.report.columns import INVALID as IS_INVALID
-from acetune.report.columns import VALID as IS_VALID
 from acetune.report.figures.digest import Digest, Whole, limit_text, thinned
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures.look import (
@@ -29,6 +26,9 @@ from acetune.report.figures.look import (
 from acetune.report.figures.ranges import Window, window
 from acetune.report.figures.stairs import front
 from acetune.report.figures.words import number, plain, plain_near, safe, short
+from acetune.report.plain_data import exact
+from acetune.study.columns import INVALID as IS_INVALID
+from acetune.study.columns import VALID as IS_VALID
 
 _MOST = 900  # points in all panels together
 _MOST_PANELS = 4

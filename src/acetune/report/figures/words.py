@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from acetune.core import words
-from acetune.summary import duration
+from acetune.study.summary import duration
 
 _DIGITS = 5
 _HUGE = 1e300  # not rounded: rounded up it might leave what a float holds

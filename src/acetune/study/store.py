@@ -8,13 +8,14 @@ one is left as it was.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import math
 import os
 import sqlite3
-import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,12 +30,15 @@ from acetune.artifacts import (
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.plain import from_columns
+from acetune.study.database import connect_to_read
 
 FORMAT = 2
 INTERRUPTED = "interrupted by the user"  # why a session ended
 FAILED = "an error"  # why, too; what the error said follows
 FileFault = sqlite3.Error  # what writing may raise within a transaction; it ends in a StudyError
 _APPLICATION_ID = 0x41434554  # "ACET"
+_AT_ONCE = 10_000  # numbers in a query; SQLite takes 32,766
+_HEADER = 100  # bytes of a SQLite file before its tables
 
 _SCHEMA = """
 CREATE TABLE study (                -- one row
@@ -235,7 +239,7 @@ class Store:
     def read(cls, path: Path) -> Store:
         """Open an existing study file for reading, also while a study is running."""
         _inspect(path)
-        db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
+        db = connect_to_read(path)
         try:
             store = cls(path, db, None)
             store.kept()
@@ -445,23 +449,9 @@ class Store:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def understanding(self) -> Iterator[None]:
+    def understanding(self) -> AbstractContextManager[None]:
         """A block that only reads: if something goes wrong in it, the file holds nonsense."""
-        try:
-            yield
-        except StudyError:
-            raise
-        except (
-            sqlite3.Error,
-            AcetuneError,
-            AssertionError,
-            AttributeError,
-            LookupError,
-            TypeError,
-            ValueError,
-        ) as e:
-            raise StudyFileError(f"{self.path} is damaged ({type(e).__name__}: {e})") from e
+        return understanding(self.path)
 
     def study(self) -> dict[str, Any]:
         """The one row of ``study``."""
@@ -486,11 +476,15 @@ class Store:
         rows = self._db.execute("SELECT trial, attempt, description FROM hardware")
         return {(trial, attempt): description for trial, attempt, description in rows}
 
-    def reports(self) -> Iterator[tuple[ReportRow, list[CheckRow]]]:
-        """All reports in the order they were acknowledged, each with its checks."""
+    def reports(self, last: int | None = None) -> Iterator[tuple[ReportRow, list[CheckRow]]]:
+        """All reports in the order they were acknowledged, each with its checks.
+
+        ``last`` is the number of the last one: others may have come since somebody looked.
+        """
         checks = self._db.execute("SELECT * FROM checks ORDER BY seq")
         ahead = checks.fetchone()
-        for values in self._db.execute("SELECT * FROM reports ORDER BY seq"):
+        upto = (2**63 - 1 if last is None else last,)
+        for values in self._db.execute("SELECT * FROM reports WHERE seq <= ? ORDER BY seq", upto):
             row = ReportRow(*values)
             if values[5] is None:  # SQLite has no NaN
                 row = row._replace(objective=math.nan)
@@ -499,6 +493,37 @@ class Store:
                 found.append(CheckRow(*ahead[1:]))
                 ahead = checks.fetchone()
             yield row, found
+
+    def attempts(self, trial: int) -> list[dict[str, Any]]:
+        """The rows of ``trials`` of all attempts of one trial, in order."""
+        return self.rows("SELECT * FROM trials WHERE trial = ? ORDER BY attempt", (trial,))
+
+    def reports_at(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """The rows of ``reports`` with these numbers (``seq``), in order."""
+        return self._numbered("reports", numbers)
+
+    def checks_at(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """The rows of ``checks`` that belong to reports with these numbers, in their order."""
+        return self._numbered("checks", numbers)
+
+    def _numbered(self, table: str, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for first in range(0, len(numbers), _AT_ONCE):
+            some = tuple(numbers[first : first + _AT_ONCE])
+            marks = ", ".join("?" * len(some))
+            found += self.rows(f"SELECT * FROM {table} WHERE seq IN ({marks}) ORDER BY seq", some)
+        return found
+
+    def first_failed_check(self) -> tuple[int, str, str] | None:
+        """Trial, constraint and error of the first check that gave no number.
+
+        Not of one that was left out because of another.
+        """
+        found: tuple[int, str, str] | None = self._db.execute(
+            'SELECT trial, "constraint", error FROM checks JOIN reports USING (seq) '
+            "WHERE value IS NULL ORDER BY seq, cost_s IS NULL LIMIT 1"
+        ).fetchone()
+        return found
 
     def checkpoint(self, trial: int, attempt: int, step: int) -> Kept | None:
         """The model that is kept of a checkpoint, or None."""
@@ -573,6 +598,33 @@ class Store:
         return found
 
 
+@contextlib.contextmanager
+def understanding(path: Path) -> Iterator[None]:
+    """A block that only looks at a study: if something goes wrong in it, the file is damaged."""
+    try:
+        yield
+    except StudyError:
+        raise
+    except (
+        sqlite3.Error,
+        AcetuneError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        OverflowError,
+        TypeError,
+        ValueError,
+    ) as e:
+        raise StudyFileError(f"{path} is damaged ({type(e).__name__}: {e})") from e
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[Store]:
+    """A study file opened for reading."""
+    with contextlib.closing(Store.read(path)) as store, store.understanding():
+        yield store
+
+
 def _writable(text: str | None) -> str | None:
     """Text of unknown origin as SQLite takes it: half characters are written out."""
     return text if text is None else text.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -609,16 +661,29 @@ def _bring_up(db: sqlite3.Connection) -> None:
 
 def _inspect(path: Path) -> None:
     """Refuse what is not a whole study file of a version we know, without writing to it."""
+    # Never opened by hand: if this process writes to the file, closing it would take SQLite's
+    # locks away, and another process could delete the log that is being written.
     try:
-        with path.open("rb") as file:
-            header = file.read(100)
+        size = path.stat().st_size
     except FileNotFoundError:
         raise StudyFileError(f"there is no study file {path}") from None
     except OSError as error:
         raise StudyFileError(f"cannot read {path}: {error.strerror}") from None
-    if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
-        raise StudyFileError(f"{path} is not a study file, or it is damaged; it was left untouched")
-    version, application = struct.unpack(">I4xI", header[60:72])
+    if path.is_dir() or not os.access(path, os.R_OK):
+        wrong = errno.EISDIR if path.is_dir() else errno.EACCES
+        raise StudyFileError(f"cannot read {path}: {os.strerror(wrong)}")
+    foreign = f"{path} is not a study file, or it is damaged; it was left untouched"
+    if size < _HEADER:
+        raise StudyFileError(foreign)
+    try:
+        # as if it never changed: nothing is put beside a file that may be another program's
+        with contextlib.closing(connect_to_read(path, "&immutable=1")) as db:
+            version, application = (
+                int(db.execute(f"PRAGMA {name}").fetchone()[0])
+                for name in ("user_version", "application_id")
+            )
+    except (sqlite3.Error, UnicodeDecodeError):
+        raise StudyFileError(foreign) from None
     if application != _APPLICATION_ID:
         raise StudyFileError(f"{path} is a database of another program; it was left untouched")
     if version > FORMAT:
@@ -626,9 +691,8 @@ def _inspect(path: Path) -> None:
             f"{path} was written by a newer acetune (format {version}, this one reads {FORMAT}); "
             "upgrade with: pip install --upgrade acetune"
         )
-    uri = f"{path.resolve().as_uri()}?mode=ro"
     try:
-        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=10)) as db:
+        with contextlib.closing(connect_to_read(path)) as db:
             verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
             db.execute("SELECT count(*) FROM study")
     except sqlite3.OperationalError as error:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from acetune.hardware import thread_variables
 
 if TYPE_CHECKING:
-    from acetune.report.columns import Array
+    from acetune.study.columns import Array
 
 # started as a file, and not as interprocess starts one: it imports NumPy and nothing of acetune,
 # which would take as long as reading what it reads
@@ -80,7 +80,7 @@ class ReadAhead:
         written, _ = process.communicate()
         if process.returncode != 0:
             return None
-        from acetune.report.columns import rows_from_bytes  # here, as it imports NumPy
+        from acetune.study.columns import rows_from_bytes  # here, as it imports NumPy
 
         return rows_from_bytes(written)
 

@@ -1,4 +1,4 @@
-"""A study file as the report and the dashboard see it: columns in memory, read as they grow."""
+"""A study file as all who look at a study see it: columns in memory, read as they grow."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import numpy as np
 from acetune.artifacts import Kept
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Goals
-from acetune.queries import goals_from_json
-from acetune.report.ahead import ReadAhead
-from acetune.report.columns import (
+from acetune.core.goals_json import goals_from_json
+from acetune.study.ahead import ReadAhead
+from acetune.study.columns import (
     Array,
     Checks,
     Reports,
@@ -29,7 +29,7 @@ from acetune.report.columns import (
     read_ranks,
     read_reports,
 )
-from acetune.store import Store
+from acetune.study.store import Store, understanding
 
 _Stat: TypeAlias = tuple[int, ...] | None  # what changes when a file does; None: there is none
 
@@ -46,7 +46,7 @@ _SMALL = (
 
 
 class TrialRow(NamedTuple):
-    """The latest attempt of a trial."""
+    """An attempt of a trial, as the table ``trials`` has it."""
 
     trial: int
     attempt: int
@@ -74,14 +74,17 @@ class StudyView:
         The study file.
     ahead:
         Who has begun to read it, if somebody has.
+    whole:
+        The file is known to be a whole study file, as it is to the one who writes it: it is not
+        looked through.
 
     Attributes
     ----------
     path, info, goals:
         Where the file is, its row of the table ``study`` with JSON decoded, and what is wanted.
     reports, checks:
-        The columns (:class:`~acetune.report.columns.Reports`,
-        :class:`~acetune.report.columns.Checks`).
+        The columns (:class:`~acetune.study.columns.Reports`,
+        :class:`~acetune.study.columns.Checks`).
     trials:
         The latest attempt of each trial, in the order of their numbers.
     sessions, confirmations:
@@ -110,7 +113,9 @@ class StudyView:
     disk_bytes: int
     running: bool
 
-    def __init__(self, path: str | Path, ahead: ReadAhead | None = None) -> None:
+    def __init__(
+        self, path: str | Path, ahead: ReadAhead | None = None, *, whole: bool = False
+    ) -> None:
         self.path = Path(path)
         self._ahead = ahead
         # what SQLite and the driver keep beside the file lies beside the file itself, not a link
@@ -118,6 +123,7 @@ class StudyView:
         self._reports, self._checks = no_reports(), no_checks()
         self._last_seq = 0
         self._trial_rows: dict[int, tuple[Any, ...]] = {}
+        self._earlier: dict[int, list[TrialRow]] = {}
         self._places: dict[int, int] = {}
         self._attempts: Array = np.zeros(1, "i4")  # the latest, by trial
         self.tables: dict[str, list[dict[str, Any]]] = {}
@@ -127,16 +133,22 @@ class StudyView:
         self.trials = []
         self.running = False
         self.memory: dict[str, Any] = {}
+        if whole:
+            self._begin()
+            return
         # Once, what is no whole study file is refused; SQLite looks it through beside the reading.
         with ThreadPoolExecutor(1) as beside:
-            whole = beside.submit(lambda: Store.read(self.path).close())
+            looked_through = beside.submit(lambda: Store.read(self.path).close())
             try:
-                self._id = self._identity()
-                self.refresh()
+                self._begin()
             except StudyFileError:
-                whole.result()  # knows better what is wrong, if anything is
+                looked_through.result()  # knows better what is wrong, if anything is
                 raise
-            whole.result()
+            looked_through.result()
+
+    def _begin(self) -> None:
+        self._id = self._identity()
+        self.refresh()
 
     def refresh(self) -> bool:
         """Read what is new. True if anything has changed; cheap when nothing has."""
@@ -180,6 +192,23 @@ class StudyView:
         """The parameters of a trial."""
         return self.trials[self._places[number]].params
 
+    def attempts(self, number: int) -> list[TrialRow]:
+        """All attempts of a trial, in order."""
+        return [*self._earlier.get(number, []), self.trials[self._places[number]]]
+
+    def attempt(self, number: int, attempt: int) -> TrialRow:
+        """One attempt of a trial."""
+        latest = self.trials[self._places[number]]
+        if latest.attempt == attempt:
+            return latest
+        return next(row for row in self._earlier[number] if row.attempt == attempt)
+
+    def numbers(self, trial: int, attempt: int) -> list[int]:
+        """The numbers (``seq``) of the reports of an attempt, in order."""
+        its = (self.reports.trial == trial) & (self.reports.attempt == attempt)
+        found: list[int] = self.reports.seq[its].tolist()
+        return found
+
     @property
     def is_latest(self) -> Array:
         """Whether a report belongs to the latest attempt of its trial."""
@@ -196,7 +225,7 @@ class StudyView:
                 db = sqlite3.connect(uri, uri=True, timeout=10, isolation_level=None)
                 opened.callback(db.close)
                 store = Store(self._file, db, None)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, UnicodeDecodeError) as error:  # also in SQLite's own messages
                 raise StudyFileError(f"cannot read {self.path}: {error}") from None
             with store.understanding():
                 yield store, db
@@ -236,15 +265,20 @@ class StudyView:
         latest = {row[0]: row for row in rows}  # the last of several attempts stays
         if latest == self._trial_rows:
             return False
+        self._earlier = {}
+        if len(latest) < len(rows):
+            for row in rows:
+                if row is not latest[row[0]]:
+                    self._earlier.setdefault(row[0], []).append(_trial_row(row))
         known = {trial.trial: trial for trial in self.trials}
         self.trials = [
-            known[number]
-            if self._trial_rows.get(number) == row
-            else TrialRow(row[0], row[1], json.loads(row[2]), *row[3:])
+            known[number] if self._trial_rows.get(number) == row else _trial_row(row)
             for number, row in latest.items()
         ]
         self._trial_rows = latest
         self._places = {number: place for place, number in enumerate(latest)}
+        if not 0 < min(latest, default=1) <= max(latest, default=1) < 2**31:
+            raise ValueError(f"it has trials {min(latest)} to {max(latest)}")
         self._attempts = np.zeros(1 + max(latest, default=0), "i4")
         self._attempts[list(latest)] = [row[1] for row in latest.values()]
         return True
@@ -261,11 +295,24 @@ class StudyView:
         if ahead is not None:  # last: until here it had time to read
             self._reports.append(ahead.take() or read_reports(db, 0, ahead.last))
         self._reports.append(new)
-        seq = self._reports.columns()["seq"]
+        columns = self._reports.columns()
+        seq = columns["seq"]
+        self._require_known(columns["trial"], columns["attempt"])
         self._checks.append(checks | {"row": np.searchsorted(seq, checks["seq"])})
         self._last_seq = int(seq[-1]) if len(seq) else 0
         self._show_columns()
         return True
+
+    def _require_known(self, trial: Array, attempt: Array) -> None:
+        """Every report is of an attempt that the file knows."""
+        if len(trial) and not 0 < trial.min() <= trial.max() < len(self._attempts):
+            raise ValueError(f"it has reports of a trial {trial.max()} that it does not know")
+        strange = np.flatnonzero((attempt < 1) | (attempt > self._attempts[trial]))
+        if len(strange):
+            raise ValueError(
+                f"it has reports of an attempt {attempt[strange[0]]} of trial {trial[strange[0]]} "
+                "that it does not know"
+            )
 
     def _show_columns(self) -> None:
         self.reports = Reports(**self._reports.columns(), _read_ranks=self._ranks)
@@ -316,3 +363,14 @@ class StudyView:
             os.close(lock)
         self._free = signature
         return False
+
+
+def _trial_row(row: tuple[Any, ...]) -> TrialRow:
+    return TrialRow(row[0], row[1], json.loads(row[2]), *row[3:])
+
+
+@contextlib.contextmanager
+def viewing(path: str | Path) -> Iterator[StudyView]:
+    """A study file read for a block that only looks at it: what goes wrong there is the file's."""
+    with StudyView(path) as view, understanding(view.path):
+        yield view

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from acetune.core.goals import Constraint, Goals
 from acetune.core.words import count, number
-from acetune.found import FoundCheckpoint, broken_on_fresh
+from acetune.study.found import FoundCheckpoint, broken_on_fresh
 
 if TYPE_CHECKING:
-    from acetune.result import StudyResult
+    from acetune.study.result import StudyResult
 
 _NOTABLE = 0.01  # of the objective: what it may lose on fresh data without a word
 

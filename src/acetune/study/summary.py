@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from acetune.core.goals import Constraint, Goals
 from acetune.core.words import count, estimate, missing_words, number, parameters
-from acetune.store import FAILED
-from acetune.trust import after_failed_confirmation, no_recommendation, trust_in_best
+from acetune.study.store import FAILED
+from acetune.study.trust import after_failed_confirmation, no_recommendation, trust_in_best
 
 if TYPE_CHECKING:
-    from acetune.found import FoundCheckpoint
-    from acetune.result import StudyResult
+    from acetune.study.found import FoundCheckpoint
+    from acetune.study.result import StudyResult
 
 __all__ = [
     "STATES",

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import math
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acetune import queries
+import numpy as np
+
 from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
 from acetune.core.numbers import is_number
 from acetune.core.words import count, number
-from acetune.found import FailureOfCheck, FoundCheckpoint, Ledger
-from acetune.store import INTERRUPTED, Store
-from acetune.summary import step_of, summary_html, summary_text
+from acetune.study.answer import (
+    Outcome,
+    best_rejected,
+    candidates_of,
+    choose_answer,
+    outcome_of,
+)
+from acetune.study.checkpoints import nearest_misses
+from acetune.study.columns import STEP, STRATA
+from acetune.study.found import FailureOfCheck, FoundCheckpoint, Ledger
+from acetune.study.ledger import failed_check, ledger_of
+from acetune.study.limits import best_under
+from acetune.study.reasons import count_reasons
+from acetune.study.store import INTERRUPTED, Store
+from acetune.study.summary import step_of, summary_html, summary_text
+from acetune.study.trial_table import trial_rows
+from acetune.study.view import StudyView, viewing
 
 if TYPE_CHECKING:
     import pandas
 
-_MEASURED = ("constraint", "stderr")  # columns, for each constraint
 _STEPS = ("total_steps", "interval", "last_step")  # columns of whole numbers, or nothing
 _EXACT = 2**53  # floats hold whole numbers up to here
 
@@ -85,30 +97,22 @@ class StudyResult:
     ended: str | None  # why the last session ended; None while it runs, or if it was killed
     info: Mapping[str, Any]  # the study row of the file
     failed_check: FailureOfCheck | None = None  # the first that gave no number
+    finite_reports: int = 0  # whose objective was a finite number; only such are worth a check
 
     @property
-    def outcome(self) -> queries.Outcome:
+    def outcome(self) -> Outcome:
         """Whether anything qualified, and whether fresh data rejected what did."""
-        return queries.outcome_of(self.candidates)
+        return outcome_of(self.candidates)
 
     @property
     def rejected(self) -> FoundCheckpoint | None:
         """The best that fresh data rejected, where there is no answer for that reason."""
-        return None if self.best is not None else queries.best_rejected(self.candidates)
+        return None if self.best is not None else best_rejected(self.candidates)
 
     @property
     def interrupted(self) -> bool:
         """Whether the user ended the last session; the same call again goes on."""
         return self.ended == INTERRUPTED
-
-    @property
-    def finite_reports(self) -> int:
-        """Reports whose objective was a finite number; only such are worth a check."""
-        with reading(self.study) as store:
-            rows = store.rows(
-                "SELECT count(*) AS n FROM reports WHERE kind = 'step' AND abs(objective) < 9e999"
-            )
-        return int(rows[0]["n"])
 
     @property
     def trials(self) -> pandas.DataFrame:
@@ -122,13 +126,8 @@ class StudyResult:
         """
         import pandas
 
-        with reading(self.study) as store:
-            rows = store.rows(queries.TRIALS[self.goals.objective.mode])
-            measured = queries.measured_of_trials(store, self.goals)
-            names = [f"{what}.{c.name}" for c in self.goals.constraints for what in _MEASURED]
-            for row in rows:
-                row.update(dict.fromkeys(names) | measured.get(row["trial"], {}))
-                row.update({f"param.{k}": v for k, v in json.loads(row.pop("params")).items()})
+        with viewing(self.study) as view:
+            rows = trial_rows(view)
         frame = pandas.DataFrame(rows)
         for name in _STEPS:
             column = [row[name] for row in rows]
@@ -153,23 +152,8 @@ class StudyResult:
                 raise GoalError(f"the limit of {name!r} must be a finite number, got {limit!r}")
             known[name] = known[name].with_limit(float(limit))
         goals = Goals(self.goals.objective, tuple(known.values()))
-        with reading(self.study) as store:
-            checked = queries.checked_checkpoints(store, goals)
-            valid = [found for found in checked if found.violation == 0]
-            uses = store.rows("SELECT * FROM confirmations ORDER BY use")
-            ranges = queries.read_ranges(json.loads(self.info["settings"]))
-            valid, rejected = queries.judged_by(goals, valid, uses, ranges)
-            best = min(valid, key=lambda f: goals.objective.loss(f.value), default=None)
-            value = None if best is None else best.value
-            unchecked = queries.unchecked_better(store, goals, value)
-        unchecked += queries.half_checked_better(checked, goals, value)
-        worst = math.inf if best is None else goals.objective.loss(best.value)
-        left_out = {
-            (found.trial, found.attempt, found.step)
-            for found in rejected
-            if goals.objective.loss(found.value) < worst
-        }
-        return WhatIf(dict(limits), best, unchecked, len(left_out))
+        with viewing(self.study) as view:
+            return WhatIf(dict(limits), *best_under(view, goals))
 
     def __str__(self) -> str:
         return summary_text(self)
@@ -182,57 +166,43 @@ class StudyResult:
 
 def load(study: str | Path) -> StudyResult:
     """The result of a study, from its file; also while the study is running."""
-    with reading(Path(study)) as store:
-        return read_result(store)
-
-
-@contextlib.contextmanager
-def reading(path: Path) -> Iterator[Store]:
-    """A study file opened for reading."""
-    store = Store.read(path)
-    try:
-        with store.understanding():
-            yield store
-    finally:
-        store.close()
+    with viewing(study) as view:
+        return result_of(view)
 
 
 def read_result(store: Store) -> StudyResult:
-    """Put the result together from an open study file."""
-    info = store.study()
-    goals = queries.goals_from_json(info["objective"], info["constraints"])
-    settings = json.loads(info["settings"])
-    uses = store.rows("SELECT * FROM confirmations ORDER BY use")
-    sessions = store.rows("SELECT ended FROM sessions ORDER BY session")
-    # where the check failed nobody knows how near it was
-    misses = [
-        found
-        for found in queries.best_of_each_trial(store, goals, "invalid")
-        if math.isfinite(found.violation)
-    ]
-    candidates = queries.read_candidates(store, goals, settings, uses)
-    latest = f"({queries.LATEST_ATTEMPTS})"
-    states = store.rows(f"SELECT state, count(*) AS n FROM {latest} GROUP BY state")
-    strata = store.rows(
-        "SELECT stratum, count(*) AS n FROM reports WHERE kind = 'step' GROUP BY stratum"
+    """The result of a study whose file is open already: it need not be looked through again."""
+    with StudyView(store.path, whole=True) as view, store.understanding():
+        return result_of(view)
+
+
+def result_of(view: StudyView) -> StudyResult:
+    """Put the result together from what was read of a study file."""
+    ledger, candidates = ledger_of(view), candidates_of(view)
+    reports, misses = view.reports, nearest_misses(view, 1)
+    steps = reports.kind == STEP
+    strata = np.bincount(reports.stratum[steps], minlength=len(STRATA)).tolist()
+    ended = Counter(
+        (trial.state, trial.reason)
+        for trial in view.trials
+        if trial.state in ("stopped", "failed", "interrupted")
     )
-    reasons = store.rows(
-        f"SELECT state, reason, count(*) AS n FROM {latest} "
-        "WHERE state IN ('stopped', 'failed', 'interrupted') GROUP BY state, reason ORDER BY n DESC"
+    reasons = count_reasons(
+        {"state": state, "reason": reason, "n": n} for (state, reason), n in ended.most_common()
     )
-    ledger = queries.read_ledger(store)
     return StudyResult(
-        study=store.path,
-        goals=goals,
-        best=queries.choose_answer(candidates),
+        study=view.path,
+        goals=view.goals,
+        best=choose_answer(candidates),
         nearest_miss=misses[0] if misses else None,
         candidates=candidates,
         ledger=ledger,
-        counts={row["state"]: row["n"] for row in states},
-        strata={row["stratum"]: row["n"] for row in strata},
-        reasons=queries.count_reasons(reasons),
-        confirmation_uses=len(uses),
-        ended=sessions[-1]["ended"] if sessions else None,
-        info=info,
-        failed_check=queries.first_failed_check(store) if ledger.failed_checks else None,
+        counts=dict(Counter(trial.state for trial in view.trials)),
+        strata={name: n for name, n in zip(STRATA, strata, strict=True) if n},
+        reasons=reasons,
+        confirmation_uses=len(view.confirmations),
+        ended=view.sessions[-1]["ended"] if view.sessions else None,
+        info=view.tables["study"][0],
+        failed_check=failed_check(view) if ledger.failed_checks else None,
+        finite_reports=int(np.count_nonzero(np.isfinite(reports.objective) & steps)),
     )

@@ -15,9 +15,9 @@ from typing import Any
 
 from acetune.core.errors import GoalError, StudyChangedError
 from acetune.core.goals import Constraint, Goals
+from acetune.core.goals_json import goals_to_json
 from acetune.policies import Policy
-from acetune.queries import goals_to_json
-from acetune.store import Store
+from acetune.study.store import Store
 from acetune.versions import installed_versions
 
 _MUST_STAY = ("objective", "constraints", "policy", "space")

@@ -1,15 +1,20 @@
-"""Questions to a study file, answered in SQL."""
+"""A study file read the slow, obvious way, in SQL: what the columns are compared with.
+
+Nothing of the reader is used, only the raw rows of the store and the rules of the core.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
-from acetune.core.goals import Constraint, Estimate, Goals, Objective
-from acetune.found import (
+from acetune.core.goals import Estimate, Goals
+from acetune.core.goals_json import goals_from_json
+from acetune.study.found import (
     Confirmation,
     ConstraintTime,
     FailureOfCheck,
@@ -17,10 +22,10 @@ from acetune.found import (
     Ledger,
     judge_fresh,
 )
-from acetune.store import Store
+from acetune.study.reasons import short_reason
+from acetune.study.result import StudyResult, WhatIf
+from acetune.study.store import Store
 
-Outcome = Literal["feasible", "rejected", "none feasible"]
-_BEHIND = "behind the best feasible checkpoint"  # as ACE2 begins to say it
 LATEST_ATTEMPTS = (
     "SELECT * FROM trials t "
     "WHERE attempt = (SELECT max(attempt) FROM trials u WHERE u.trial = t.trial)"
@@ -47,83 +52,10 @@ GROUP BY t.trial ORDER BY t.trial
 TRIALS = {mode: _TRIALS_TEMPLATE.format(best=mode) for mode in ("min", "max")}
 
 
-def with_confirmation(
-    found: FoundCheckpoint,
-    uses: list[dict[str, Any]],
-    ranges: Mapping[str, tuple[float, float]] | None = None,
-) -> FoundCheckpoint:
-    """The checkpoint with what its latest confirmation said, if it had one."""
-    confirmation = None
-    for use in uses:
-        if (use["trial"], use["attempt"], use["step"]) == (found.trial, found.attempt, found.step):
-            values = {k: Estimate(*v) for k, v in json.loads(use["metrics"]).items()}
-            confirmation = Confirmation(use["status"], values, use["error"], ranges or {})
-    if confirmation is None:
-        return found
-    return replace(found, confirmation=confirmation)
-
-
-def read_ranges(settings: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """The least and the largest possible value of constraints, where the study knows them.
-
-    >>> read_ranges({"ranges": {"gap": [0.0, 1.0], "ms": [0.0, None]}})
-    {'gap': (0.0, 1.0), 'ms': (0.0, inf)}
-    """
-    return {
-        name: (-math.inf if low is None else low, math.inf if high is None else high)
-        for name, (low, high) in settings.get("ranges", {}).items()
-    }
-
-
-def choose_answer(candidates: Sequence[FoundCheckpoint]) -> FoundCheckpoint | None:
-    """The best that was confirmed; else the best, unless fresh data rejected any of them.
-
-    Where it did, there is no answer: one that nobody has judged, further down, is no better known
-    than those were.
-    """
-    for found in candidates:
-        if found.status == "confirmed":
-            return found
-    if best_rejected(candidates) is not None:
-        return None
-    return candidates[0] if candidates else None
-
-
-def best_rejected(candidates: Sequence[FoundCheckpoint]) -> FoundCheckpoint | None:
-    """The best of those that broke a limit on fresh data."""
-    return next((found for found in candidates if found.status == "failed"), None)
-
-
-def outcome_of(candidates: Sequence[FoundCheckpoint]) -> Outcome:
-    """Whether anything qualified, and whether fresh data rejected what did."""
-    if choose_answer(candidates) is not None:
-        return "feasible"
-    return "rejected" if candidates else "none feasible"
-
-
-def judged_places(uses: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int]]:
-    """Trial, attempt and step of all checkpoints that fresh data confirmed or rejected."""
-    judged = [use for use in uses if use["status"] in ("confirmed", "failed")]
-    return list(dict.fromkeys((use["trial"], use["attempt"], use["step"]) for use in judged))
-
-
-def with_judged(
-    best: Sequence[FoundCheckpoint], judged: Sequence[FoundCheckpoint], objective: Objective
-) -> list[FoundCheckpoint]:
-    """The best checkpoints and all that were judged, best first.
-
-    A verdict stands although better ones may have come since, of its own trial or of others.
-    """
-    known = {(found.trial, found.attempt, found.step) for found in best}
-    more = [f for f in judged if (f.trial, f.attempt, f.step) not in known]
-    return sorted([*best, *more], key=lambda found: objective.loss(found.value))
-
-
 def judged_by(
     goals: Goals,
     valid: Sequence[FoundCheckpoint],
     uses: list[dict[str, Any]],
-    ranges: Mapping[str, tuple[float, float]],
 ) -> tuple[list[FoundCheckpoint], list[FoundCheckpoint]]:
     """Checkpoints that fresh data does not speak against under the limits of ``goals``; the others.
 
@@ -134,7 +66,7 @@ def judged_by(
     rejected: list[FoundCheckpoint] = []
     for found in valid:
         if (found.trial, found.attempt, found.step) in looked_at:
-            found = with_confirmation(found, uses, ranges)
+            found = with_confirmation(found, uses)
             said = found.confirmation
             assert said is not None
             status = judge_fresh(goals, said.values, said.error)
@@ -147,12 +79,25 @@ def read_candidates(
     store: Store, goals: Goals, settings: Mapping[str, Any], uses: list[dict[str, Any]]
 ) -> list[FoundCheckpoint]:
     """The best valid checkpoint of each of the best trials, and all that were judged."""
-    most = max(settings["confirm_top"], settings["keep_models"])
-    best = best_of_each_trial(store, goals, "valid")[:most]
-    judged = [_valid_at(store, *place) for place in judged_places(uses)]
-    found = with_judged(best, [one for one in judged if one is not None], goals.objective)
-    ranges = read_ranges(settings)
-    return with_next_best([with_confirmation(one, uses, ranges) for one in found])
+    found = best_of_each_trial(store, goals, "valid")
+    found = found[: max(settings["confirm_top"], settings["keep_models"])]
+    for use in uses:
+        place = (use["trial"], use["attempt"], use["step"])
+        known = [(one.trial, one.attempt, one.step) for one in found]
+        if use["status"] in ("confirmed", "failed") and place not in known:
+            one = _valid_at(store, *place)
+            found += [] if one is None else [one]
+    found.sort(key=lambda one: goals.objective.loss(one.value))
+    return [with_confirmation(one, uses) for one in found]
+
+
+def with_confirmation(found: FoundCheckpoint, uses: list[dict[str, Any]]) -> FoundCheckpoint:
+    """The checkpoint with what its latest confirmation said, if it had one."""
+    for use in reversed(uses):
+        if (use["trial"], use["attempt"], use["step"]) == (found.trial, found.attempt, found.step):
+            values = {k: Estimate(*v) for k, v in json.loads(use["metrics"]).items()}
+            return replace(found, confirmation=Confirmation(use["status"], values, use["error"]))
+    return found
 
 
 def _valid_at(store: Store, trial: int, attempt: int, step: int) -> FoundCheckpoint | None:
@@ -164,19 +109,6 @@ def _valid_at(store: Store, trial: int, attempt: int, step: int) -> FoundCheckpo
         (trial, attempt, step),
     )
     return _found(store, rows[0]) if rows else None
-
-
-def with_next_best(candidates: Sequence[FoundCheckpoint]) -> list[FoundCheckpoint]:
-    """The candidates, best first, each with the next one that could take its place."""
-    linked: list[FoundCheckpoint] = []
-    usable: FoundCheckpoint | None = None
-    for found in reversed(candidates):
-        found = replace(found, next_best=usable)
-        linked.append(found)
-        there = found.kept is not None and found.model_fault(full=False) is None
-        if there and found.status != "failed":
-            usable = found
-    return linked[::-1]
 
 
 def best_of_each_trial(store: Store, goals: Goals, stratum: str) -> list[FoundCheckpoint]:
@@ -338,66 +270,72 @@ def _by_constraint(store: Store) -> dict[str, ConstraintTime]:
     return {c.name: found[c.name] for c in goals.constraints if c.name in found}
 
 
-def first_failed_check(store: Store) -> FailureOfCheck | None:
-    """The first check that gave no number, not one that was left out because of another."""
-    rows = store.rows(
+def _answer(candidates: Sequence[FoundCheckpoint]) -> FoundCheckpoint | None:
+    statuses = [found.status for found in candidates]
+    if "confirmed" in statuses:
+        return candidates[statuses.index("confirmed")]
+    return None if "failed" in statuses or not candidates else candidates[0]
+
+
+def read_result(store: Store) -> StudyResult:
+    """The result of a study."""
+    info = store.study()
+    goals = goals_from_json(info["objective"], info["constraints"])
+    uses = store.rows("SELECT * FROM confirmations ORDER BY use")
+    misses = best_of_each_trial(store, goals, "invalid")
+    misses = [found for found in misses if math.isfinite(found.violation)]
+    candidates = read_candidates(store, goals, json.loads(info["settings"]), uses)
+    states = store.rows(f"SELECT state, reason FROM ({LATEST_ATTEMPTS})")
+    why = [
+        short_reason(row["state"], row["reason"])
+        for row in states
+        if row["state"] in ("stopped", "failed", "interrupted")
+    ]
+    steps = store.rows("SELECT stratum, objective FROM reports WHERE kind = 'step'")
+    failed = store.rows(
         'SELECT trial, "constraint", error FROM checks JOIN reports USING (seq) '
         "WHERE value IS NULL ORDER BY seq, cost_s IS NULL LIMIT 1"
     )
-    return FailureOfCheck(**rows[0]) if rows else None
-
-
-def count_reasons(rows: list[dict[str, Any]]) -> dict[str, int]:
-    """Reasons without their numbers, so that they can be counted."""
-    counts: dict[str, int] = {}
-    for row in rows:
-        reason = short_reason(row["state"], row["reason"])
-        counts[reason] = counts.get(reason, 0) + row["n"]
-    return dict(sorted(counts.items(), key=lambda item: -item[1]))
-
-
-def short_reason(state: str, reason: str) -> str:
-    """Why a trial ended, without the numbers of its last report.
-
-    >>> short_reason("stopped", "step 3, rank 4 of 5 valid reports: in the worst 25%")
-    'in the worst 25% of the valid reports at its step'
-    >>> short_reason("stopped", "rank 2 of 3 at step 4 among the invalid, as last checked: cut")
-    'cut of those at its step that were last found invalid'
-    """
-    if state != "stopped":
-        return reason
-    if reason.startswith(_BEHIND):
-        return f"{_BEHIND}, and long without improving"
-    where, _, what = reason.partition(": ")
-    for stratum in ("unchecked", "invalid", "valid"):
-        if f" {stratum} reports" in where:
-            what += f" of the {stratum} reports at its step"
-            break
-        if f" among the {stratum}, as last checked" in where:
-            what += f" of those at its step that were last found {stratum}"
-            break
-    return what or where
-
-
-def goals_to_json(goals: Goals, on_config: Sequence[Constraint] = ()) -> tuple[str, str]:
-    """Objective and all constraints as the study file keeps them."""
-    objective = {"name": goals.objective.name, "mode": goals.objective.mode}
-    constraints = [
-        {
-            "name": c.name,
-            "upper" if c.lower is None else "lower": float(c.limit),
-            "margin_se": float(c.margin_se),
-            "scale": None if c.scale is None else float(c.scale),
-            "on": c.on,
-        }
-        for c in (*goals.constraints, *on_config)
-    ]
-    return json.dumps(objective), json.dumps(constraints)
-
-
-def goals_from_json(objective: str, constraints: str) -> Goals:
-    """The inverse of :func:`goals_to_json`; the checks themselves are not in the file."""
-    return Goals(
-        Objective(**json.loads(objective)),
-        tuple(Constraint(**c) for c in json.loads(constraints) if c["on"] == "model"),
+    sessions = store.rows("SELECT ended FROM sessions ORDER BY session")
+    objectives = [row["objective"] for row in steps if row["objective"] is not None]
+    return StudyResult(
+        study=store.path,
+        goals=goals,
+        best=_answer(candidates),
+        nearest_miss=misses[0] if misses else None,
+        candidates=candidates,
+        ledger=read_ledger(store),
+        counts=_counted(row["state"] for row in states),
+        strata=_counted(row["stratum"] for row in steps),
+        reasons=_counted(why),
+        confirmation_uses=len(uses),
+        ended=sessions[-1]["ended"] if sessions else None,
+        info=info,
+        failed_check=FailureOfCheck(**failed[0]) if failed else None,
+        finite_reports=sum(map(math.isfinite, objectives)),
     )
+
+
+def _counted(words: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(words))
+
+
+def what_if(store: Store, limits: Mapping[str, float]) -> WhatIf:
+    """The best checkpoint under other limits."""
+    info = store.study()
+    goals = goals_from_json(info["objective"], info["constraints"])
+    others = tuple(c.with_limit(limits.get(c.name, c.limit)) for c in goals.constraints)
+    goals = Goals(goals.objective, others)
+    checked = checked_checkpoints(store, goals)
+    uses = store.rows("SELECT * FROM confirmations ORDER BY use")
+    valid, rejected = judged_by(goals, [one for one in checked if one.violation == 0], uses)
+    best = min(valid, key=lambda found: goals.objective.loss(found.value), default=None)
+    value = None if best is None else best.value
+    unchecked = unchecked_better(store, goals, value) + half_checked_better(checked, goals, value)
+    worst = math.inf if best is None else goals.objective.loss(best.value)
+    left_out = {
+        (found.trial, found.attempt, found.step)
+        for found in rejected
+        if goals.objective.loss(found.value) < worst
+    }
+    return WhatIf(dict(limits), best, unchecked, len(left_out))

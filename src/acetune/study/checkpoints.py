@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from acetune.core.goals import Constraint, Estimate, Goals, Objective
-from acetune.found import FoundCheckpoint
-from acetune.report.columns import INVALID, STEP, STRATA, VALID, Array
-from acetune.report.view import StudyView
+from acetune.core.goals import Estimate, Objective
+from acetune.study.columns import INVALID, STEP, STRATA, VALID, Array
+from acetune.study.found import FoundCheckpoint
+from acetune.study.view import StudyView
 
-_MOST_FOUND = 100  # trials whose best checkpoint is looked up, as in the queries
+_MOST_FOUND = 100  # trials whose best checkpoint is looked up
 
 
 def losses(objective: Objective, values: Array) -> Array:
@@ -23,12 +22,21 @@ def losses(objective: Objective, values: Array) -> Array:
 
 
 def usable(values: Array) -> Array:
-    """Which objectives may belong to an answer: the same numbers as in the queries."""
+    """Which objectives may belong to an answer: finite ones, a little less than the largest."""
     return np.abs(values) <= 1e308  # NaN is not
 
 
 def best_rows(view: StudyView, stratum: int) -> Array:
     """Rows of each trial's best checkpoint of a stratum, best first: by violation, then objective.
+
+    Where a check failed nobody knows how near it was: such checkpoints are left out.
+    """
+    rows = checked_rows(view, stratum)
+    return rows[np.isfinite(view.reports.violation[rows])] if stratum == INVALID else rows
+
+
+def checked_rows(view: StudyView, stratum: int) -> Array:
+    """As :func:`best_rows`, with failed checks, which come last and for want of better ones.
 
     What was best stays best until a better one comes, so that only new reports are looked at.
     """
@@ -38,8 +46,6 @@ def best_rows(view: StudyView, stratum: int) -> Array:
     if seen == len(reports):
         return known
     new = np.flatnonzero(reports.stratum[seen:] == stratum) + seen
-    if stratum == INVALID:  # where a check failed nobody knows how near it was
-        new = new[np.isfinite(reports.violation[new])]
     rows = np.concatenate([known, new[usable(reports.checked_objective[new])]])
     keys = [rows, losses(view.goals.objective, reports.checked_objective[rows])]
     if stratum == INVALID:
@@ -128,14 +134,9 @@ def checkpoint(view: StudyView, row: int) -> FoundCheckpoint:
         constraints=measured(view, row),
         violation=float(reports.violation[row]),
         checkpoint=None if kept is None else kept.folder,
-        total_steps=_total_steps(view, trial),
+        total_steps=view.attempt(trial, attempt).total_steps,
         kept=kept,
     )
-
-
-def _total_steps(view: StudyView, trial: int) -> int | None:
-    row = view.trial(trial)
-    return None if row is None else row.total_steps
 
 
 def best_of_all(view: StudyView) -> tuple[FoundCheckpoint, str] | None:
@@ -167,7 +168,7 @@ def best_of_all(view: StudyView) -> tuple[FoundCheckpoint, str] | None:
         constraints={},
         violation=math.nan,
         checkpoint=None if kept is None else kept.folder,
-        total_steps=_total_steps(view, trial),
+        total_steps=view.attempt(trial, attempt).total_steps,
         kept=kept,
     )
     return found, "unchecked"
@@ -200,96 +201,16 @@ def unchecked_losses(view: StudyView) -> Array:
     return np.sort(losses(view.goals.objective, reports.objective[rows]))
 
 
+def unchecked_better(view: StudyView, value: float | None) -> int:
+    """Reported checkpoints that are better than ``value``, all if None, and were never checked."""
+    unchecked = unchecked_losses(view)
+    if value is None:
+        return len(unchecked)
+    return int(np.searchsorted(unchecked, view.goals.objective.loss(value)))
+
+
 def _keys(view: StudyView, rows: Array, places: Array, count: int) -> Array:
     """A number for each checkpoint: of its trial, attempt and place among ``count`` steps."""
     reports = view.reports
     keys: Array = (reports.trial[rows].astype("i8") * 0x8000 + reports.attempt[rows]) * count
     return keys + places
-
-
-def as_json(view: StudyView, found: FoundCheckpoint | None) -> dict[str, Any] | None:
-    """A checkpoint as plain data, without NaN and infinity.
-
-    ``constraints`` has for each its value in the search, whether it holds there (``ok``) and how
-    far it lies beyond its limit, margin included (``excess``, 0 where it holds). ``fresh`` is what
-    fresh data said: None, or the ``objective`` and the ``constraints`` as measured there, in the
-    same order, None where they were not; there ``ok`` is about the limit as it is, without margin.
-    ``model_fault`` says what is wrong with the files of the kept model, None where nothing is.
-    """
-    if found is None:
-        return None
-    return {
-        "trial": found.trial,
-        "attempt": found.attempt,
-        "step": exact(found.step),
-        "total_steps": exact(found.total_steps),
-        "value": finite(found.value),
-        "params": plain(dict(found.params)),
-        "constraints": [
-            _against(constraint, found.constraints.get(constraint.name))
-            for constraint in view.goals.constraints
-        ],
-        "violation": finite(found.violation),
-        "model": None if found.checkpoint is None else str(found.checkpoint),
-        "model_fault": found.model_fault(full=False),
-        "status": found.status,
-        "fresh": _fresh(view.goals, found),
-    }
-
-
-def _against(constraint: Constraint, estimate: Estimate | None) -> dict[str, Any]:
-    """A measured value against its limit."""
-    return {
-        "name": constraint.name,
-        "value": None if estimate is None else finite(estimate.value),
-        "stderr": None if estimate is None else finite(estimate.stderr),
-        "limit": constraint.limit,
-        "sense": constraint.sense,
-        "ok": estimate is not None and constraint.holds(estimate),
-        "excess": None if estimate is None else finite(max(0.0, constraint.excess(estimate))),
-    }
-
-
-def _fresh(goals: Goals, found: FoundCheckpoint) -> dict[str, Any] | None:
-    confirmation = found.confirmation
-    if confirmation is None or not confirmation.values:
-        return None
-    if confirmation.status == "unconfirmed":  # it went wrong: no verdict
-        return None
-    values = confirmation.values
-    objective = values.get(goals.objective.name)
-    constraints = [
-        None if c.name not in values else _against(c.without_margin(), values[c.name])
-        for c in goals.constraints
-    ]
-    return {
-        "objective": None
-        if objective is None
-        else {"value": finite(objective.value), "stderr": finite(objective.stderr)},
-        "constraints": constraints,
-    }
-
-
-def exact(number: int | None) -> int | str | None:
-    """A whole number for a browser, which would round one beyond 2**53: such a one as text.
-
-    >>> exact(2**53), exact(2**53 + 1), exact(None)
-    (9007199254740992, '9007199254740993', None)
-    """
-    return number if number is None or abs(number) <= 2**53 else str(number)
-
-
-def finite(number: float | None) -> float | None:
-    """The number, or None where JSON has no word for it."""
-    return number if number is not None and math.isfinite(number) else None
-
-
-def plain(value: Any) -> Any:
-    """Parameters as JSON knows them: what is not finite as text."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [plain(v) for v in value]
-    return value

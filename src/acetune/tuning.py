@@ -34,18 +34,18 @@ from acetune.interprocess.pickling import pickle_code
 from acetune.listener import Listeners, StudyCallback, StudyStatus
 from acetune.options import make_cluster, make_settings, require_options
 from acetune.policies import Policy, make_policy
-from acetune.result import StudyResult, read_result
 from acetune.searchers import Searcher, make_searcher
 from acetune.space import Dimension, Scalar, Space
 from acetune.stopper import Stopper
-from acetune.study_file import (
+from acetune.study.opening import (
     CodeChangedWarning,
     describe_study,
     known_ranges,
     open_study,
     study_path,
 )
-from acetune.summary import shown
+from acetune.study.result import StudyResult, read_result
+from acetune.study.summary import shown
 from acetune.trial import Trial
 
 __all__ = ["CodeChangedWarning", "tune"]

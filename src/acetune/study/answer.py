@@ -1,0 +1,116 @@
+"""Which checkpoints are candidates, and which of them is the answer.
+
+The rule is written here once; checkpoints come from :mod:`acetune.study.checkpoints`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from acetune.core.goals import Estimate, Objective
+from acetune.study.checkpoints import valid_at, valid_checkpoints
+from acetune.study.found import Confirmation, FoundCheckpoint
+from acetune.study.view import StudyView
+
+Outcome = Literal["feasible", "rejected", "none feasible"]
+
+
+def candidates_of(view: StudyView) -> list[FoundCheckpoint]:
+    """The best valid checkpoint of each of the best trials, and all that were judged, best first.
+
+    Each comes with its verdict, and with the next one that could take its place.
+    """
+    settings, uses = view.info["settings"], view.confirmations
+    best = valid_checkpoints(view, max(settings["confirm_top"], settings["keep_models"]))
+    judged = [valid_at(view, *place) for place in judged_places(uses)]
+    found = with_judged(best, [one for one in judged if one is not None], view.goals.objective)
+    ranges = read_ranges(settings)
+    return with_next_best([with_confirmation(one, uses, ranges) for one in found])
+
+
+def choose_answer(candidates: Sequence[FoundCheckpoint]) -> FoundCheckpoint | None:
+    """The best that was confirmed; else the best, unless fresh data rejected any of them.
+
+    Where it did, there is no answer: one that nobody has judged, further down, is no better known
+    than those were.
+    """
+    for found in candidates:
+        if found.status == "confirmed":
+            return found
+    if best_rejected(candidates) is not None:
+        return None
+    return candidates[0] if candidates else None
+
+
+def best_rejected(candidates: Sequence[FoundCheckpoint]) -> FoundCheckpoint | None:
+    """The best of those that broke a limit on fresh data."""
+    return next((found for found in candidates if found.status == "failed"), None)
+
+
+def outcome_of(candidates: Sequence[FoundCheckpoint]) -> Outcome:
+    """Whether anything qualified, and whether fresh data rejected what did."""
+    if choose_answer(candidates) is not None:
+        return "feasible"
+    return "rejected" if candidates else "none feasible"
+
+
+def judged_places(uses: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int]]:
+    """Trial, attempt and step of all checkpoints that fresh data confirmed or rejected."""
+    judged = [use for use in uses if use["status"] in ("confirmed", "failed")]
+    return list(dict.fromkeys((use["trial"], use["attempt"], use["step"]) for use in judged))
+
+
+def with_judged(
+    best: Sequence[FoundCheckpoint], judged: Sequence[FoundCheckpoint], objective: Objective
+) -> list[FoundCheckpoint]:
+    """The best checkpoints and all that were judged, best first.
+
+    A verdict stands although better ones may have come since, of its own trial or of others.
+    """
+    known = {(found.trial, found.attempt, found.step) for found in best}
+    more = [f for f in judged if (f.trial, f.attempt, f.step) not in known]
+    return sorted([*best, *more], key=lambda found: objective.loss(found.value))
+
+
+def with_confirmation(
+    found: FoundCheckpoint,
+    uses: Sequence[Mapping[str, Any]],
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+) -> FoundCheckpoint:
+    """The checkpoint with what its latest confirmation said, if it had one."""
+    confirmation = None
+    for use in uses:
+        if (use["trial"], use["attempt"], use["step"]) == (found.trial, found.attempt, found.step):
+            values = {k: Estimate(*v) for k, v in use["metrics"].items()}
+            confirmation = Confirmation(use["status"], values, use["error"], ranges or {})
+    if confirmation is None:
+        return found
+    return replace(found, confirmation=confirmation)
+
+
+def read_ranges(settings: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """The least and the largest possible value of constraints, where the study knows them.
+
+    >>> read_ranges({"ranges": {"gap": [0.0, 1.0], "ms": [0.0, None]}})
+    {'gap': (0.0, 1.0), 'ms': (0.0, inf)}
+    """
+    return {
+        name: (-math.inf if low is None else low, math.inf if high is None else high)
+        for name, (low, high) in settings.get("ranges", {}).items()
+    }
+
+
+def with_next_best(candidates: Sequence[FoundCheckpoint]) -> list[FoundCheckpoint]:
+    """The candidates, best first, each with the next one that could take its place."""
+    linked: list[FoundCheckpoint] = []
+    usable: FoundCheckpoint | None = None
+    for found in reversed(candidates):
+        found = replace(found, next_best=usable)
+        linked.append(found)
+        there = found.kept is not None and found.model_fault(full=False) is None
+        if there and found.status != "failed":
+            usable = found
+    return linked[::-1]
