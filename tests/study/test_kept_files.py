@@ -589,3 +589,13 @@ def test_the_checksum_sees_folders(finished: Path) -> None:
     (result.best.checkpoint / "folder").mkdir()
     with pytest.raises(BrokenModelError, match="is not what was written"):
         result.best.load()
+
+
+def test_a_result_outlives_a_change_of_the_folder(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(finished.parent)
+    result = acetune.load(finished.name)
+    monkeypatch.chdir("/")
+    assert result.best is not None and result.best.load() is not None
+    assert len(result.trials) == 4

@@ -166,7 +166,8 @@ class StudyResult:
 
 def load(study: str | Path) -> StudyResult:
     """The result of a study, from its file; also while the study is running."""
-    with viewing(study) as view:
+    # whole: the result reads the file again when it is asked, from wherever that may be
+    with viewing(Path(study).absolute()) as view:
         return result_of(view)
 
 
