@@ -317,7 +317,7 @@ def test_a_second_fit_needs_to_know_the_last_step(second: dict[str, int], tmp_pa
         ({"metric": "auc"}, {"validation_data": None}, r"it has \['accuracy', 'loss'\]"),
         ({"metric": "val_loss"}, {"validation_data": None}, "give it validation_data"),
         ({"metric": ""}, {}, "metric must be the name"),
-        ({"metric": "val_loss", "total_steps": -1}, {}, "must be >= 1, got -1"),
+        ({"metric": "val_loss", "total_steps": -1}, {}, "must be a whole number >= 1, got -1"),
         ({"metric": "val_loss", "total_steps": 2}, {}, "total_steps=2 is too small: .* step 3"),
         ({"metric": "val_loss", "custom_objects": ["act"]}, {}, r"must be a dict.*\['act'\]"),
         ({"metric": "val_loss", "trial": "trial"}, {}, "got a str"),

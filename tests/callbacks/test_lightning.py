@@ -358,7 +358,10 @@ def test_a_second_fit_needs_to_know_the_last_step(tmp_path: Path) -> None:
         ({"metric": "accuracy"}, r"no metric 'accuracy'; it has \['val_accuracy', 'val_loss'\]"),
         ({"metric": ""}, "metric must be the name"),
         ({"metric": 3}, "got 3"),
-        ({"metric": "val_loss", "total_steps": 0}, "total_steps must be >= 1, got 0"),
+        (
+            {"metric": "val_loss", "total_steps": 0},
+            "total_steps must be a whole number >= 1, got 0",
+        ),
         ({"metric": "val_loss", "total_steps": 2}, "total_steps=2 is too small: .* step 3"),
         ({"metric": "val_loss", "scores": "logits"}, r"returned \['scores'\]"),
         ({"metric": "val_loss", "trial": object()}, "first argument is acetune's trial"),

@@ -423,7 +423,7 @@ def test_rounds_of_a_base_model_are_not_steps(tmp_path: Path) -> None:
             {"params": {"eval_metric": ["error", "logloss"]}},
             r"metric=, one of \['error', 'logloss'\]",
         ),
-        ({"total_steps": 0}, {}, "total_steps must be >= 1, got 0"),
+        ({"total_steps": 0}, {}, "total_steps must be a whole number >= 1, got 0"),
         ({"dvalid": XV}, {}, r"dvalid must be an xgboost\.DMatrix, got a ndarray"),
         ({"checkpoint_every": 0}, {}, "checkpoint_every must be a whole number >= 1, got 0"),
     ],

@@ -12,7 +12,7 @@ import pytest
 
 import acetune
 from acetune import Constraint, Estimate, StudyCallback, Trial
-from acetune.engines.process import _environment
+from acetune.hardware import physical_gpu
 from acetune.study.store import Store
 
 FREE = Constraint("g", upper=1, check=lambda model: 0.0)
@@ -201,8 +201,7 @@ def test_nothing_left_to_do_is_said(study: Path) -> None:
     ("given", "device", "seen"), [("", "1", "1"), ("2,3", "1", "3"), ("2,3", "cuda:0", "2")]
 )
 def test_devices_count_among_those_this_process_has(given: str, device: str, seen: str) -> None:
-    env = _environment({"CUDA_VISIBLE_DEVICES": given}, device, 1)
-    assert env["CUDA_VISIBLE_DEVICES"] == seen
+    assert physical_gpu(device, {"CUDA_VISIBLE_DEVICES": given}) == seen
 
 
 def test_a_file_that_tunes_when_it_is_imported_does_not_multiply(tmp_path: Path) -> None:
