@@ -7,20 +7,18 @@ anything is acknowledged, so the file never knows less than a worker was told.
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from acetune.core.decision import Action, Decision
-from acetune.core.goals import Estimate, FailedCheck, Goals
+from acetune.core.goals import Goals
 from acetune.core.outcome import Outcome, outcome
-from acetune.core.plain import to_columns
 from acetune.core.record import Progress, State
+from acetune.journal import Journal, NoJournal, StudyJournal
 from acetune.link import Plan, Reply, Report
 from acetune.shelf import Shelf
 from acetune.stopper import Stopper
-from acetune.stopper_trial import StopperTrial
 from acetune.study.store import CheckRow, ReportRow, Store
 from acetune.study_trial import StudyTrial
 
@@ -31,8 +29,7 @@ class Coordinator:
     Parameters
     ----------
     store, stopper:
-        Where to remember, and who decides. Without a store nothing is written and no model is
-        kept: a replay.
+        Where to remember, and who decides. Without a store nothing is remembered: a replay.
     keep_models:
         Models of the best so many valid checkpoints stay on disk.
     clock:
@@ -51,7 +48,11 @@ class Coordinator:
         self.trials: dict[int, StudyTrial] = {}
         self.rejected = 0
         self._store = store
-        self._shelf = None if store is None else Shelf(store, stopper, keep_models)
+        self._shelf: Shelf | None = None
+        self._journal: Journal = NoJournal()
+        if store is not None:
+            self._shelf = Shelf(store, stopper, keep_models)
+            self._journal = StudyJournal(store, self._shelf, stopper.goals, clock)
         self._clock = clock
         self._next = 1
 
@@ -66,10 +67,6 @@ class Coordinator:
         """The models on disk."""
         assert self._shelf is not None, "a replay keeps no models"
         return self._shelf
-
-    @property
-    def _keep_below(self) -> float:
-        return -math.inf if self._shelf is None else self._shelf.keep_below
 
     @property
     def goals(self) -> Goals:
@@ -87,8 +84,7 @@ class Coordinator:
         trial = StudyTrial(self._next, 1, dict(params))
         self._next += 1
         self.trials[trial.number] = trial
-        if self._store is not None:
-            self._store.add_trial(trial.number, 1, trial.params, self._clock(), 0)
+        self._journal.added(trial)
         return trial
 
     def reject(self, params: Mapping[str, Any], reason: str) -> int:
@@ -119,7 +115,7 @@ class Coordinator:
                 self.on_notice(f"trial {number} {begins}: {text}")
         else:
             trial.checkpoint, trial.resumed_from = None, resumed_from
-        self.store.add_trial(number, trial.attempt, trial.params, self._clock(), trial.resumed_from)
+        self._journal.added(trial)
         return trial
 
     def begin(
@@ -140,11 +136,9 @@ class Coordinator:
             handle = self.stopper.restart(trial.number, total_steps, *chosen, trial.resumed_from)
         handle.record.order = trial.number - 1  # the order of beginning is not in the file
         trial.handle = handle
-        interval, ratio = handle.interval, handle.record.cost_ratio
-        if self._store is not None:
-            self._store.set_plan(trial.number, trial.attempt, total_steps, interval, ratio)
-            self._store.set_startup(trial.number, trial.attempt, startup_s)
-        return Plan(interval, self.gate, self._keep_below, order)
+        self._journal.planned(trial, total_steps)
+        self._journal.started(trial, startup_s)
+        return Plan(handle.interval, self.gate, self._journal.keep_below, order)
 
     def note_hardware(self, trial: StudyTrial, description: str) -> None:
         """What the attempt runs on, where a check depends on it."""
@@ -160,10 +154,8 @@ class Coordinator:
 
     def declare(self, trial: StudyTrial, total_steps: int) -> None:
         """The last step became known late."""
-        handle = self._running(trial)
-        handle.declare(total_steps)
-        ratio = handle.record.cost_ratio
-        self.store.set_plan(trial.number, trial.attempt, total_steps, handle.interval, ratio)
+        trial.begun.declare(total_steps)
+        self._journal.planned(trial, total_steps)
 
     # -- reports ---------------------------------------------------------------------------------
 
@@ -174,7 +166,7 @@ class Coordinator:
 
     def report(self, trial: StudyTrial, report: Report) -> Reply:
         """A report: decided on and written, unless it was acknowledged before."""
-        handle = self._running(trial)
+        handle = trial.begun
         known = handle.record.progress.last_step
         decision = handle.observe(
             report.step,
@@ -185,20 +177,14 @@ class Coordinator:
             checked_step=report.checked_step,
             snapshot_cost_s=report.snapshot_cost_s,
         )
-        if report.step > known and self._store is not None:
-            self._write(trial, report, "step", decision)
-            if handle.state != "running":
-                self._write_end(trial, handle.state, handle.record.reason)
-            checked = report.measured is not None or not self.goals.constraints
-            if checked or handle.state != "running":
-                self.shelf.prune(trial.number)
-            self.shelf.settle_checkpoint(trial, report.step)
+        if report.step > known:
+            self._journal.reported(trial, report, decision)
         ended = handle.state != "running"
-        return Reply(decision, self.gate, self._keep_below, decision.stop, ended)
+        return Reply(decision, self.gate, self._journal.keep_below, decision.stop, ended)
 
     def finish(self, trial: StudyTrial, report: Report | None) -> None:
         """The trial ended by itself."""
-        handle = self._running(trial)
+        handle = trial.begun
         if handle.state != "running":
             return
         if report is None or report.measured is None:
@@ -210,21 +196,20 @@ class Coordinator:
                 checked_step=report.checked_step,
                 snapshot_cost_s=report.snapshot_cost_s,
             )
-            self._write(trial, report, "end", None)
-        self._write_end(trial, handle.state, handle.record.reason)
-        if self._shelf is not None:
-            self._shelf.prune(trial.number)
+            self._journal.checked(trial, report, "end")
+        self._journal.ended(trial, handle.state, handle.record.reason)
+        self._journal.settled(trial)
 
     def check_after_run(
         self, number: int, step: int, measured: Mapping[str, Any], costs: Mapping[str, float]
     ) -> None:
         """A check made after the run, of a checkpoint that was kept for it."""
         trial = self.trials[number]
-        handle = self._running(trial)
+        handle = trial.begun
         check = handle.add_check(measured, costs, step)
         value = self.goals.objective.value(check.loss)
         report = Report(step, value, step, check.measured, check_cost_s=costs)
-        self._write(trial, report, "after", None)
+        self._journal.checked(trial, report, "after")
 
     def fail(self, trial: StudyTrial, reason: str, traceback: str | None = None) -> None:
         """The trial ended with an error."""
@@ -236,13 +221,13 @@ class Coordinator:
 
     def fail_check(self, trial: StudyTrial, report: Report, error: str) -> Decision | None:
         """A check that had to be cut off: it counts as a failed one, and its trial has failed."""
-        handle = self._running(trial)
+        handle = trial.begun
         decision = None
         if report.step > handle.record.progress.last_step:
             decision = self.report(trial, report).decision
         elif report.measured is not None and report.checked_step is not None:
             handle.add_check(report.measured, report.check_cost_s, report.checked_step)
-            self._write(trial, report, "end", None)
+            self._journal.checked(trial, report, "end")
         if handle.state != "failed":  # whatever the policy made of the report
             handle.restore("running", "")
             self.fail(trial, error)
@@ -267,64 +252,7 @@ class Coordinator:
             trial.handle.fail(reason)
         else:
             trial.handle.interrupt(reason)
-        self._write_end(trial, state, reason, traceback)
-
-    def _running(self, trial: StudyTrial) -> StopperTrial:
-        assert trial.handle is not None, "a trial begins before it reports"
-        return trial.handle
-
-    # -- the file --------------------------------------------------------------------------------
-
-    def _write_end(
-        self, trial: StudyTrial, state: str, reason: str, traceback: str | None = None
-    ) -> None:
-        if self._store is None:
-            return
-        self._store.end_trial(trial.number, trial.attempt, state, reason, self._clock(), traceback)
-        if state in ("finished", "stopped"):
-            self.shelf.drop_resumable(trial.number)
-
-    def _write(
-        self, trial: StudyTrial, report: Report, kind: str, decision: Decision | None
-    ) -> None:
-        if self._store is None:
-            return
-        record = self._running(trial).record
-        checked_step, checked_value, violation = report.checked_step, None, None
-        stratum = "unchecked"
-        if report.measured is not None or not self.goals.constraints:
-            valid, _ = self.goals.judge(report.measured or {})
-            violation = self.goals.measured_violation(report.measured or {})
-            stratum = "valid" if valid else "invalid"
-            checked_step = checked_step or report.step
-            index = record.log.find(checked_step)
-            assert index is not None  # the stopper has taken the check
-            checked_value = self.goals.objective.value(record.log.loss[index])
-        checks = [
-            _check_row(name, result, (report.check_cost_s or {}).get(name))
-            for name, result in (report.measured or {}).items()
-        ]
-        self.store.add_report(
-            (
-                trial.number,
-                trial.attempt,
-                kind,
-                report.step,
-                report.value,
-                checked_step,
-                checked_value,
-                violation,
-                stratum,
-                None if decision is None else decision.rank,
-                None if decision is None else decision.of,
-                "finish" if decision is None else decision.action.value,
-                report.primary_cost_s,
-                report.snapshot_cost_s,
-                self._clock(),
-                json.dumps(report.metrics) if report.metrics else None,
-            ),
-            checks,
-        )
+        self._journal.ended(trial, state, reason, traceback)
 
     # -- resuming --------------------------------------------------------------------------------
 
@@ -349,12 +277,12 @@ class Coordinator:
                 with self.store.transaction():
                     self.store.end_trial(*ended)
             if row["attempt"] == trial.attempt:
-                handle = self._running(trial)
+                handle = trial.begun
                 if row["state"] == "finished":
                     handle.finish()  # notes what the gate skipped then, which is not in the file
                 handle.restore(row["state"], row["reason"])
         for number, trial in self.trials.items():
-            state = self._running(trial).state
+            state = trial.begun.state
             if state == "interrupted" or (state == "failed" and trial.failures <= retries):
                 under_way.append(number)
         self.shelf.load()
@@ -377,7 +305,7 @@ class Coordinator:
         return trial
 
     def _replay(self, row: ReportRow, checks: Iterable[CheckRow], plan: Mapping[str, Any]) -> None:
-        handle = self._running(self._reopen(plan))
+        handle = self._reopen(plan).begun
         measured = {c.constraint: c.measurement for c in checks} or None
         costs = {c.constraint: c.cost_s for c in checks if c.cost_s is not None} or None
         if row.kind == "step":
@@ -399,8 +327,3 @@ class Coordinator:
         elif measured is not None:
             assert row.checked_step is not None
             handle.add_check(measured, costs, row.checked_step, snapshot_cost_s=row.snapshot_cost_s)
-
-
-def _check_row(name: str, result: Estimate | FailedCheck, cost: float | None) -> CheckRow:
-    value, stderr, error = to_columns(result)
-    return CheckRow(name, value, stderr, cost, error)

@@ -25,3 +25,9 @@ class StudyTrial:
     def running(self) -> bool:
         """Whether the attempt may still report."""
         return self.handle is not None and self.handle.state == "running"
+
+    @property
+    def begun(self) -> StopperTrial:
+        """The attempt as the stopper knows it, once training has begun."""
+        assert self.handle is not None, "a trial begins before it reports"
+        return self.handle
