@@ -15,7 +15,7 @@ from acetune.core.decision import Action, Decision
 from acetune.core.goals import Goals
 from acetune.core.outcome import Outcome, outcome
 from acetune.core.record import Progress, State
-from acetune.journal import Journal, NoJournal, StudyJournal
+from acetune.journal import Journal, StudyJournal
 from acetune.link import Plan, Reply, Report
 from acetune.shelf import Shelf
 from acetune.stopper import Stopper
@@ -49,7 +49,7 @@ class Coordinator:
         self.rejected = 0
         self._store = store
         self._shelf: Shelf | None = None
-        self._journal: Journal = NoJournal()
+        self._journal = Journal()
         if store is not None:
             self._shelf = Shelf(store, stopper, keep_models)
             self._journal = StudyJournal(store, self._shelf, stopper.goals, clock)

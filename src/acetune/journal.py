@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from typing import Protocol
 
 from acetune.core.decision import Decision
 from acetune.core.goals import Estimate, FailedCheck, Goals
@@ -16,12 +15,13 @@ from acetune.study.store import CheckRow, Store
 from acetune.study_trial import StudyTrial
 
 
-class Journal(Protocol):
-    """Told of everything that happens to trials, after it was decided."""
+class Journal:
+    """Told of everything that happens to trials, after it was decided. This one keeps nothing."""
 
     @property
     def keep_below(self) -> float:
         """Models of valid checkpoints up to this loss are kept."""
+        return -math.inf
 
     def added(self, trial: StudyTrial) -> None:
         """An attempt was made; it has not begun."""
@@ -47,36 +47,7 @@ class Journal(Protocol):
         """A trial has ended by itself: its models are wanted or not."""
 
 
-class NoJournal:
-    """Remembers nothing and keeps no model: a replay."""
-
-    keep_below = -math.inf
-
-    def added(self, trial: StudyTrial) -> None:
-        """See Journal."""
-
-    def planned(self, trial: StudyTrial, total_steps: int | None) -> None:
-        """See Journal."""
-
-    def started(self, trial: StudyTrial, startup_s: float) -> None:
-        """See Journal."""
-
-    def reported(self, trial: StudyTrial, report: Report, decision: Decision) -> None:
-        """See Journal."""
-
-    def checked(self, trial: StudyTrial, report: Report, kind: str) -> None:
-        """See Journal."""
-
-    def ended(
-        self, trial: StudyTrial, state: str, reason: str, traceback: str | None = None
-    ) -> None:
-        """See Journal."""
-
-    def settled(self, trial: StudyTrial) -> None:
-        """See Journal."""
-
-
-class StudyJournal:
+class StudyJournal(Journal):
     """Writes to the study file. What a call writes is committed by the engine's transaction."""
 
     def __init__(
