@@ -6,12 +6,15 @@ import contextlib
 import gzip
 import json
 import sqlite3
+import threading
 from pathlib import Path
 
 import httpx
 import pytest
 
 import acetune
+from acetune.dashboard.reader import Reader
+from acetune.dashboard.watcher import Watcher
 from acetune.report.figures import FIGURES
 from dashboard.serving import asking, until
 from synthetic_study import HOSTILE, make_study
@@ -81,14 +84,27 @@ def test_a_trial_tells_why_it_was_stopped(client: httpx.Client, finished: Path) 
     assert client.get("/api/trials/41").status_code == 404
 
 
-def test_a_page_that_is_asked_for_early_comes_with_its_first_figure(study: Path) -> None:
+def test_a_page_that_is_asked_for_early_comes_with_its_first_figure(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A large study takes a while to read; the browser gets the beginning of the page at once."""
     make_study(study, trials=500, reports=40_000)
-    for _ in range(10):  # on a busy machine the question may come when all has been read
-        with asking(study) as client:
-            early, later = client.get("/"), client.get("/")
-        if "etag" not in early.headers:
-            break
+    asked = threading.Event()
+    look, ready = Reader._look, Watcher.ready
+
+    def look_late(reader: Reader) -> bool:
+        assert asked.wait(20)  # nothing is read before somebody has asked
+        return look(reader)
+
+    async def ready_or_not(watcher: Watcher, seconds: float) -> bool:
+        found = await ready(watcher, seconds)
+        asked.set()
+        return found
+
+    monkeypatch.setattr(Reader, "_look", look_late)
+    monkeypatch.setattr(Watcher, "ready", ready_or_not)
+    with asking(study) as client:
+        early, later = client.get("/"), client.get("/")
     assert early.status_code == later.status_code == 200
     assert "etag" not in early.headers and "etag" in later.headers  # it was early indeed
     for part in ('<section id="answer"', "figure-progress", 'class="still"', "<footer>"):
