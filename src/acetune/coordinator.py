@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Goals
 from acetune.core.outcome import Outcome, outcome
+from acetune.core.reason import Reason, Wording
 from acetune.core.record import Progress, State
 from acetune.journal import Journal, StudyJournal
 from acetune.link import Plan, Reply, Report
@@ -21,6 +23,9 @@ from acetune.shelf import Shelf
 from acetune.stopper import Stopper
 from acetune.study.store import CheckRow, ReportRow, Store
 from acetune.study_trial import StudyTrial
+
+_BEFORE = Wording("before", "as decided before")
+_DRIVER_ENDED = Reason(Wording("driver_ended", "its driver process was ended"))
 
 
 class Coordinator:
@@ -87,7 +92,7 @@ class Coordinator:
         self._journal.added(trial)
         return trial
 
-    def reject(self, params: Mapping[str, Any], reason: str) -> int:
+    def reject(self, params: Mapping[str, Any], reason: Reason) -> int:
         """A configuration that breaks a limit on the configuration alone: never trained."""
         number = self._next
         self._next += 1
@@ -211,11 +216,11 @@ class Coordinator:
         report = Report(step, value, step, check.measured, check_cost_s=costs)
         self._journal.checked(trial, report, "after")
 
-    def fail(self, trial: StudyTrial, reason: str, traceback: str | None = None) -> None:
+    def fail(self, trial: StudyTrial, reason: str | Reason, traceback: str | None = None) -> None:
         """The trial ended with an error."""
         self._end(trial, "failed", reason, traceback)
 
-    def interrupt(self, trial: StudyTrial, reason: str) -> None:
+    def interrupt(self, trial: StudyTrial, reason: str | Reason) -> None:
         """The trial was cut off by the end of the budget, or by the user."""
         self._end(trial, "interrupted", reason)
 
@@ -229,7 +234,7 @@ class Coordinator:
             handle.add_check(report.measured, report.check_cost_s, report.checked_step)
             self._journal.checked(trial, report, "end")
         if handle.state != "failed":  # whatever the policy made of the report
-            handle.restore("running", "")
+            handle.restore("running")
             self.fail(trial, error)
         return decision
 
@@ -241,7 +246,11 @@ class Coordinator:
         return outcome(record, self.stopper.history)
 
     def _end(
-        self, trial: StudyTrial, state: State, reason: str, traceback: str | None = None
+        self,
+        trial: StudyTrial,
+        state: State,
+        reason: str | Reason,
+        traceback: str | None = None,
     ) -> None:
         if trial.handle is None:  # it never came to train
             trial.handle = self.stopper.restart(trial.number, None, 1, None, trial.resumed_from)
@@ -252,13 +261,13 @@ class Coordinator:
             trial.handle.fail(reason)
         else:
             trial.handle.interrupt(reason)
-        self._journal.ended(trial, state, reason, traceback)
+        self._journal.ended(trial, state, trial.handle.record.reason, traceback)
 
     # -- resuming --------------------------------------------------------------------------------
 
     def load(self, retries: int = 0) -> list[int]:
         """Replay the study file into the history; returns the trials that were under way."""
-        attempts = self.store.rows("SELECT * FROM trials ORDER BY trial, attempt")
+        attempts = self.store.attempts()
         plans = {(row["trial"], row["attempt"]): row for row in attempts}
         for report, checks in self.store.reports():
             self._replay(report, checks, plans[report.trial, report.attempt])
@@ -272,7 +281,7 @@ class Coordinator:
             trial = self._reopen(row)
             trial.failures += row["state"] == "failed"
             if row["state"] == "running":
-                row["state"], row["reason"] = "interrupted", "its driver process was ended"
+                row["state"], row["reason"] = "interrupted", _DRIVER_ENDED
                 ended = (number, row["attempt"], row["state"], row["reason"], self._clock())
                 with self.store.transaction():
                     self.store.end_trial(*ended)
@@ -310,10 +319,11 @@ class Coordinator:
         costs = {c.constraint: c.cost_s for c in checks if c.cost_s is not None} or None
         if row.kind == "step":
             action = Action(row.decision)
-            why = plan["reason"] if action is Action.STOP else "as decided before"
-            why = why.replace("{", "{{").replace("}", "}}")
             stratum: Any = row.stratum
-            decided = Decision(action, why, stratum, row.rank, row.of, row.step)
+            decided = Decision(action, _BEFORE, stratum, row.rank, row.of, row.step)
+            if action is Action.STOP:
+                reason = plan["reason"]
+                decided = replace(decided, why=reason.wording, numbers=reason.numbers)
             handle.observe(
                 row.step,
                 row.objective,

@@ -9,6 +9,7 @@ from acetune.coordinator import Coordinator
 from acetune.core.errors import GoalError, ReportError, SearchError
 from acetune.core.goals import Constraint, FailedCheck, as_measurement
 from acetune.core.outcome import Outcome
+from acetune.core.reason import Reason, Wording
 from acetune.exclusive import alone, hardware_for, waiting_until
 from acetune.locks import GivenUpError
 from acetune.searchers import Searcher
@@ -16,6 +17,7 @@ from acetune.space import Params, Space
 from acetune.study_trial import StudyTrial
 
 _MAX_REJECTIONS = 1000
+_REJECTED = Wording("limit_on_configuration", "breaks {limit} before any training")
 
 
 class Director:
@@ -49,7 +51,7 @@ class Director:
                 trial = self._coordinator.add_trial(params)
                 self._note_hardware(number)
                 return trial
-            self._coordinator.reject(params, f"breaks {broken} before any training")
+            self._coordinator.reject(params, Reason(_REJECTED, {"limit": broken}))
             self._note_hardware(number)
             self._searcher.tell(number, Outcome(None, violation))
         raise SearchError(

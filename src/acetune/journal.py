@@ -9,6 +9,7 @@ from collections.abc import Callable
 from acetune.core.decision import Decision
 from acetune.core.goals import Estimate, FailedCheck, Goals
 from acetune.core.plain import to_columns
+from acetune.core.reason import Reason
 from acetune.link import Report
 from acetune.shelf import Shelf
 from acetune.study.store import CheckRow, Store
@@ -39,7 +40,7 @@ class Journal:
         """A check outside a report was taken: at the end of its trial, or after the run."""
 
     def ended(
-        self, trial: StudyTrial, state: str, reason: str, traceback: str | None = None
+        self, trial: StudyTrial, state: str, reason: Reason, traceback: str | None = None
     ) -> None:
         """An attempt has ended."""
 
@@ -69,7 +70,9 @@ class StudyJournal(Journal):
         """See Journal."""
         handle = trial.begun
         ratio = handle.record.cost_ratio
-        self._store.set_plan(trial.number, trial.attempt, total_steps, handle.interval, ratio)
+        schedule = handle.schedule
+        plan = (total_steps, handle.interval, ratio, schedule)
+        self._store.set_plan(trial.number, trial.attempt, *plan)
 
     def started(self, trial: StudyTrial, startup_s: float) -> None:
         """See Journal."""
@@ -91,7 +94,7 @@ class StudyJournal(Journal):
         self._write(trial, report, kind, None)
 
     def ended(
-        self, trial: StudyTrial, state: str, reason: str, traceback: str | None = None
+        self, trial: StudyTrial, state: str, reason: Reason, traceback: str | None = None
     ) -> None:
         """See Journal."""
         now = self._clock()

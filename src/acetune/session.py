@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 
+from acetune.core.reason import Reason
 from acetune.study.store import Store
 
 
@@ -36,7 +37,7 @@ class Session:
         """What follows does not count against the budget."""
         self._search_ended = self._search_ended or time.monotonic()
 
-    def end(self, why: str) -> None:
+    def end(self, why: Reason) -> None:
         """The search has ended in good order."""
         self.end_search()
         with self._store.transaction():

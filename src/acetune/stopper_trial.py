@@ -10,6 +10,7 @@ from acetune.core.decision import Action, Decision
 from acetune.core.errors import ReportError
 from acetune.core.numbers import as_number
 from acetune.core.observation import CheckResult, Observation, check_result
+from acetune.core.reason import BY_ITSELF, LAST_STEP, NO_REASON, Reason, Wording, stated
 from acetune.core.record import State, TrialRecord, digest
 from acetune.policies.base import Due, check_due, finish_due
 from acetune.validation import require_cost, require_step, require_total_steps, split_costs
@@ -17,9 +18,8 @@ from acetune.validation import require_cost, require_step, require_total_steps, 
 if TYPE_CHECKING:
     from acetune.stopper import Stopper
 
-_LAST = "last step, the trial finishes; {was}"
-_AGAIN = "as decided before"
-_AGAIN_RANKED = "rank {rank} of {of} at step {step}: as decided before"
+_AGAIN = Wording("again", "as decided before")
+_AGAIN_RANKED = Wording("again_ranked", "rank {rank} of {of} at step {step}: as decided before")
 
 
 class StopperTrial:
@@ -37,6 +37,11 @@ class StopperTrial:
     def interval(self) -> int | None:
         """The first step at which a check is due; the last one: once, at the end."""
         return self.record.progress.interval
+
+    @property
+    def schedule(self) -> Reason:
+        """When this trial is checked, in words and numbers."""
+        return self._policy.schedule(self.record) if self._constrained else NO_REASON
 
     @property
     def state(self) -> State:
@@ -168,14 +173,13 @@ class StopperTrial:
         decision = decided or policy.decide(record, report, filing, history)
         if step == record.progress.total_steps:
             if decision.action is Action.STOP:
-                why = _LAST.format(was=decision.why)
-                decision = replace(decision, action=Action.CONTINUE, why=why)
+                decision = at_last_step(decision)
             history.append(record, report, decision, filing)
-            self._end("finished", "reached its last step")
+            self._end("finished", LAST_STEP)
         else:
             history.append(record, report, decision, filing)
             if decision.action is Action.STOP:
-                self._end("stopped", decision.reason)
+                self._end("stopped", decision.because)
         return decision
 
     def finish(
@@ -200,7 +204,7 @@ class StopperTrial:
             )
         elif due is not None:
             self.skip(self.record.progress.last_step)
-        self._end("finished", "ended by itself")
+        self._end("finished", BY_ITSELF)
 
     def skip(self, step: int) -> None:
         """A check that was due at ``step`` is not made: the checkpoint could not win."""
@@ -229,17 +233,19 @@ class StopperTrial:
         self.record.progress.checks += 1
         return check
 
-    def fail(self, reason: str) -> None:
+    def fail(self, reason: str | Reason) -> None:
         """The trial ended with an error. Its reports stay in the ranking."""
-        if self.record.state == "running":
-            self._end("failed", reason)
+        self._cut_short("failed", reason)
 
-    def interrupt(self, reason: str) -> None:
+    def interrupt(self, reason: str | Reason) -> None:
         """The trial was cut off by something outside it, such as the end of the budget."""
-        if self.record.state == "running":
-            self._end("interrupted", reason)
+        self._cut_short("interrupted", reason)
 
-    def restore(self, state: State, reason: str) -> None:
+    def _cut_short(self, state: State, reason: str | Reason) -> None:
+        if self.record.state == "running":
+            self._end(state, stated(state, reason) if isinstance(reason, str) else reason)
+
+    def restore(self, state: State, reason: Reason = NO_REASON) -> None:
         """Set how the trial ended: what a resumed study knows from its file."""
         self._end(state, reason)
 
@@ -253,7 +259,7 @@ class StopperTrial:
                 "comes too late"
             )
 
-    def _end(self, state: State, reason: str) -> None:
+    def _end(self, state: State, reason: Reason) -> None:
         if state == "finished" and self.record.state != "finished":
             self._stopper.history.finished.append(self.record)
         self.record.state, self.record.reason = state, reason
@@ -314,3 +320,10 @@ class StopperTrial:
                 f"trial {self.record.id!r} reported no step {step}, so it cannot be the checked one"
             )
         return log.loss[index]
+
+
+def at_last_step(decision: Decision) -> Decision:
+    """A decision to stop at a trial's last step: the trial finishes there."""
+    code, sentence, _ = decision.wording
+    why = Wording(f"{code}_at_last_step", f"last step, the trial finishes; {sentence}")
+    return replace(decision, action=Action.CONTINUE, why=why)

@@ -48,11 +48,11 @@ def explain(
         reports, checks = store.reports_at(numbers), store.checks_at(numbers)
         hardware = store.hardware().get(place)
         candidates = candidates_of(view)
-        goals, policy = view.goals, view.info["policy"]
+        goals = view.goals
     best = choose_answer(candidates)
     lines = [
         *holds_answer(best, candidates, *place),
-        *headline(latest, len(attempts), policy if goals.constraints else {}),
+        *headline(latest, len(attempts)),
         None if hardware is None else f"measured on: {hardware}",
         *(f"limit: {constraint.describe()}" for constraint in goals.constraints),
         None if reports else "it reported nothing",
@@ -83,6 +83,6 @@ def explain(
         left_out = f"{len(reports) - len(kept)} of {len(reports)} rows left out: --all shows them"
         console.print(left_out, highlight=False)
     unchecked = any(report["stratum"] == "unchecked" for report in reports)
-    for note in (why_unchecked(latest, policy, unchecked), why_not_measured(checks, goals)):
+    for note in (why_unchecked(latest, unchecked), why_not_measured(checks, goals)):
         if note is not None:
             console.print(note, highlight=False)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, TypeAlias
+
+from acetune.core.reason import Reason, Value, Wording
 
 Stratum: TypeAlias = Literal["valid", "invalid", "unchecked"]
 
@@ -12,6 +16,7 @@ STRATA: tuple[Stratum, ...] = ("unchecked", "invalid", "valid")
 """Strata by their number, where a column of them is kept."""
 
 UNCHECKED, INVALID, VALID = range(3)
+_NONE: Mapping[str, Value] = MappingProxyType({})
 
 
 class Action(enum.Enum):
@@ -25,21 +30,23 @@ class Action(enum.Enum):
 class Decision:
     """The answer to one report, with the numbers that led to it.
 
-    ``why`` is a template over the other fields, filled in only when :attr:`reason` is read: most
-    decisions are never looked at.
+    The sentences of ``why`` may name the stratum, the rank, ``of``, the step and whatever is in
+    ``numbers``. They are filled in only when they are read: most decisions are never looked at. A
+    plain text does for a policy whose stops need not be counted by kind.
 
-    >>> d = Decision(Action.STOP, "rank {rank} of {of} {stratum}", "valid", rank=4, of=4, step=3)
+    >>> cut = Wording("worst", "rank {rank} of {of} {stratum}, worse than {cutoff}")
+    >>> d = Decision(Action.STOP, cut, "valid", rank=4, of=4, step=3, numbers={"cutoff": 0.5})
     >>> d.stop, d.reason
-    (True, 'rank 4 of 4 valid')
+    (True, 'rank 4 of 4 valid, worse than 0.5')
     """
 
     action: Action
-    why: str
+    why: Wording | str
     stratum: Stratum = "unchecked"
     rank: int | None = None  # 1 is best; ties share the better rank
     of: int | None = None  # how many are compared, this report included
     step: int = 0
-    number: float = 0.0  # what the rule compared with: the truncation percentage, ASHA's cutoff
+    numbers: Mapping[str, Value] = _NONE  # what else the rule compared: a share, a cutoff
 
     @property
     def stop(self) -> bool:
@@ -47,7 +54,19 @@ class Decision:
         return self.action is Action.STOP
 
     @property
+    def wording(self) -> Wording:
+        """The code of the answer, and its words."""
+        return Wording("own", self.why) if isinstance(self.why, str) else self.why
+
+    @property
+    def because(self) -> Reason:
+        """Why, as a code with all its numbers."""
+        numbers: dict[str, Value] = {"stratum": self.stratum, "step": self.step}
+        if self.rank is not None and self.of is not None:
+            numbers |= {"rank": self.rank, "of": self.of}
+        return Reason(self.wording, numbers | dict(self.numbers))
+
+    @property
     def reason(self) -> str:
         """Why, in words and numbers."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return self.why.format_map(fields)
+        return str(self.because)

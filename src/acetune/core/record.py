@@ -13,6 +13,7 @@ from acetune.core.decision import INVALID, STRATA, UNCHECKED, VALID, Decision, S
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.groups import Group, GroupId, Key
 from acetune.core.observation import Observation, TrialId
+from acetune.core.reason import NO_REASON, Reason
 
 State: TypeAlias = Literal["running", "finished", "stopped", "failed", "interrupted"]
 
@@ -164,7 +165,7 @@ class TrialRecord:
     progress: Progress = field(default_factory=Progress)
     cost_ratio: float | None = None
     state: State = "running"
-    reason: str = ""
+    reason: Reason = NO_REASON
     gated_at: int | None = None  # first step whose due check was skipped: it could not win
     best_valid: Checkpoint | None = None
     nearest: Checkpoint | None = None  # least violating checked checkpoint

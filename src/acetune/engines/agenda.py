@@ -70,7 +70,7 @@ class Agenda:
             self._again.append(trial.number)
         elif record.state != "interrupted":
             self._told(trial.number)
-        self._listeners.call("on_trial_end", trial.number, record.state, record.reason)
+        self._listeners.call("on_trial_end", trial.number, record.state, str(record.reason))
 
     def done(self, slot: Slot) -> None:
         """The slot's training function has returned."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from acetune.coordinator import Coordinator
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import AcetuneError, ReportError, StudyError, TrainingCodeError
+from acetune.core.reason import FAILED, INTERRUPTED, Reason, Wording
 from acetune.engines import messages as m
 from acetune.engines.agenda import Agenda, Evaluation
 from acetune.engines.broken_checks import BrokenChecks
@@ -27,9 +28,13 @@ from acetune.engines.transfer import Parcels
 from acetune.link import Reply, Report
 from acetune.listener import Listeners
 from acetune.session import Session
-from acetune.study.store import FAILED, INTERRUPTED, FileFault
+from acetune.study.store import FileFault
 from acetune.study_trial import StudyTrial
 
+_BUDGET_SPENT = Reason(Wording("budget_spent", "the time budget is spent"))
+_ALL_DONE = Reason(Wording("all_done", "all trials are done"))
+_FAILED = Wording(FAILED, "an error: {text}")
+_STUDY_ENDED = Reason(Wording("study_ended", "the study was ended"))
 _TICK_S = 0.25
 _PATIENCE_S = 5.0  # of a wait to measure a limit on the configuration alone, the first time
 # what policy, searcher or callbacks have a part in
@@ -40,7 +45,7 @@ _DECIDING = (m.Begin, m.Declare, m.AskGate, m.Reported, m.Finished, m.Done, m.Fa
 class _Closing:
     """Why and since when no more trials are started."""
 
-    reason: str
+    reason: Reason
     since: float
 
 
@@ -112,9 +117,9 @@ class Engine:
             text = str(error).splitlines()[0]
             if text.endswith(":"):  # what it announces are other lines
                 text = text.rpartition("; ")[0] or text
-            self._session.end(f"{FAILED}: {text}")
+            self._session.end(Reason(_FAILED, {"text": text}))
             raise
-        self._session.end("all trials are done" if self._closing is None else self._closing.reason)
+        self._session.end(_ALL_DONE if self._closing is None else self._closing.reason)
 
     def evaluate(self, tasks: Sequence[m.Evaluate]) -> list[m.Evaluated | None]:
         """Evaluate kept models, in parallel; None stands for those cut off by the user."""
@@ -130,7 +135,7 @@ class Engine:
         try:
             for slot in self._pool.slots:
                 if slot.busy:
-                    self._guard.cut_off(slot, "the study was ended")
+                    self._guard.cut_off(slot, _STUDY_ENDED)
             self._coordinator.shelf.sweep()
         finally:
             self._parcels.close()
@@ -164,7 +169,7 @@ class Engine:
                 self._notices.say("interrupted: ending cleanly, press Ctrl-C again to stop at once")
                 self._closing = _Closing(INTERRUPTED, now)
             elif self._evaluation is None and self._budget_spent():
-                self._closing = _Closing("the time budget is spent", now)
+                self._closing = _Closing(_BUDGET_SPENT, now)
             else:
                 return
             self._session.end_search()
@@ -324,7 +329,7 @@ class Engine:
         self._look_at_checks(trial, report)
         if self._closing is not None and trial.running:
             self._coordinator.interrupt(trial, self._closing.reason)
-            decision = Decision(Action.STOP, self._closing.reason, step=report.step)
+            decision = Decision(Action.STOP, self._closing.reason.wording, step=report.step)
             reply = reply._replace(stop=True, ended=True, decision=decision)
         if reply.stop:
             slot.told_to_stop = time.monotonic()

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from acetune.coordinator import Coordinator
 from acetune.core.errors import ReportError
 from acetune.core.goals import FailedCheck
+from acetune.core.reason import Reason
 from acetune.engines.agenda import Agenda
 from acetune.engines.notices import Notices
 from acetune.engines.pool import Pool, Slot
@@ -38,7 +39,7 @@ class Guard:
         slot.checking = constraint
         slot.check_deadline = slot.last_heard + timeout
 
-    def cut_off(self, slot: Slot, reason: str) -> None:
+    def cut_off(self, slot: Slot, reason: str | Reason) -> None:
         """End a worker because the study ends, or because its trial has ended and it goes on."""
         self._pool.kill(slot)
         with self._coordinator.store.transaction():

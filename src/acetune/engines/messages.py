@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.reason import Wording
 from acetune.core.record import Progress
 from acetune.exclusive import DeviceNeeds
 from acetune.interprocess.frames import MessageError as MessageError  # for the driver too
@@ -174,7 +175,8 @@ def encode(message: object) -> bytes:
         plain = ("report", *message.report)
     elif type(message) is Reply:
         d, *rest = message
-        plain = ("reply", d.stop, d.why, d.stratum, d.rank, d.of, d.step, d.number, *rest)
+        said = (d.stratum, d.rank, d.of, d.step, dict(d.numbers))
+        plain = ("reply", d.stop, *d.wording, *said, *rest)
     return pickle.dumps(plain, pickle.HIGHEST_PROTOCOL)
 
 
@@ -188,7 +190,8 @@ def decode(data: bytes) -> Any:
         if kind == "report":
             return Reported(Report(*fields))
         action = Action.STOP if fields[0] else Action.CONTINUE
-        return Reply(Decision(action, *fields[1:7]), *fields[7:])
+        decision = Decision(action, Wording(*fields[1:4]), *fields[4:9])
+        return Reply(decision, *fields[9:])
     except Exception as error:  # unpickling may raise anything
         raise MessageError(f"it cannot be unpickled ({type(error).__name__}: {error})") from None
 

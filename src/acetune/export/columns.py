@@ -73,7 +73,7 @@ def trial_columns(gathered: Gathered) -> list[TrialColumn]:
         _column("trial", "integer", lambda t: t.row.trial),
         _column("attempts", "integer", lambda t: t.row.attempt),
         _column("state", "text", lambda t: t.row.state),
-        _column("reason", "text", lambda t: t.row.reason),
+        _column("reason", "text", lambda t: str(t.row.reason)),
         _column("total_steps", "integer", lambda t: t.row.total_steps),
         _column("interval", "integer", lambda t: t.row.interval),
         _column("cost_ratio", "number", lambda t: t.row.cost_ratio),

@@ -132,7 +132,7 @@ def _attributes(trial: ExportedTrial) -> dict[str, Any]:
         "trial": row.trial,
         "attempts": row.attempt,
         "state": row.state,
-        "reason": row.reason,
+        "reason": str(row.reason),
         "stratum": trial.stratum,
         "total_steps": row.total_steps,
         "interval": row.interval,

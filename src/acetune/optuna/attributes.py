@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
 from acetune.core.plain import from_json, to_json
+from acetune.core.reason import Reason, Wording, stated
 from acetune.core.record import State
 
 START, CHECK, END, GOALS = "ace:start", "ace:check:", "ace:end", "ace:goals"
@@ -57,7 +58,7 @@ class StoredEnd(NamedTuple):
     """How a trial ended."""
 
     state: State
-    reason: str
+    reason: Reason
     check: StoredCheck | None
     spent: Spent | None  # None where nobody has written it
 
@@ -96,7 +97,7 @@ def write_end(number: int, end: StoredEnd) -> dict[str, Any]:
     return {
         "trial": number,
         "state": end.state,
-        "reason": end.reason,
+        "reason": {**end.reason.wording._asdict(), "numbers": dict(end.reason.numbers)},
         "check": check,
         "spent": spent,
     }
@@ -108,7 +109,13 @@ def read_end(number: int, attributes: Mapping[str, Any]) -> StoredEnd | None:
     if found is None:
         return None
     check = None if found["check"] is None else _as_check(found["check"])
-    return StoredEnd(found["state"], found["reason"], check, Spent(*found["spent"]))
+    return StoredEnd(found["state"], _reason(found["reason"]), check, Spent(*found["spent"]))
+
+
+def _reason(found: Any) -> Reason:
+    if isinstance(found, str):  # as earlier versions wrote it
+        return stated("earlier", found)
+    return Reason(Wording(found["code"], found["sentence"], found["short"]), found["numbers"])
 
 
 def own(number: int, found: Any) -> Any:

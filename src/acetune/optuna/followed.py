@@ -7,6 +7,7 @@ from datetime import datetime
 
 from acetune.core.decision import Decision
 from acetune.core.observation import CheckResult, Observation, check_result
+from acetune.core.reason import LAST_STEP, Reason
 from acetune.core.record import State
 from acetune.optuna.attributes import Spent, StoredCheck, StoredEnd, StoredStart
 from acetune.optuna.hindsight import decide_again
@@ -44,7 +45,7 @@ class FollowedTrial:
         progress = record.progress
         progress.total_steps, progress.interval, record.cost_ratio = start
         if progress.last_step == start.total_steps:
-            self._end("finished", "reached its last step")
+            self._end("finished", LAST_STEP)
 
     def take(
         self, step: int, value: float, check: StoredCheck | None, decided: Decision | None = None
@@ -121,7 +122,7 @@ class FollowedTrial:
         costs.snapshot_n += spent.snapshots - before.snapshots
         self._spent = spent
 
-    def _end(self, state: State, reason: str) -> None:
+    def _end(self, state: State, reason: Reason) -> None:
         self.handle.restore(state, reason)
         self._sort_finished()
 

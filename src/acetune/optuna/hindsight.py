@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from acetune.core.decision import Action, Decision
+from acetune.core.decision import Decision
 from acetune.core.history import History
 from acetune.core.observation import Observation
 from acetune.core.record import Progress, TrialRecord
 from acetune.policies import Policy
-
-_LAST = "last step, the trial finishes"
+from acetune.stopper_trial import at_last_step
 
 
 def decide_again(
@@ -24,7 +23,7 @@ def decide_again(
     filing = policy.file(before, report)
     decision = policy.decide(before, report, filing, history.without(record, report.step))
     if decision.stop and report.step == record.progress.total_steps:
-        return Decision(Action.CONTINUE, _LAST, decision.stratum, step=report.step)
+        return at_last_step(decision)
     return decision
 
 

@@ -12,6 +12,7 @@ from optuna.trial import FrozenTrial
 
 from acetune.checking import complaints
 from acetune.core.errors import ReportError
+from acetune.core.reason import BY_ITSELF, LAST_STEP
 from acetune.core.record import State
 from acetune.link import Link, Plan, Reply, Report
 from acetune.optuna.access import (
@@ -64,7 +65,7 @@ class OptunaLink(Link):
         self._end_check: StoredCheck | None = None
         self._stopped = self._ended = False
         self.reported = False  # anything but what was inherited
-        self._reason = "ended by itself"
+        self._reason = BY_ITSELF
 
     # -- what the trial says ---------------------------------------------------------------------
 
@@ -130,9 +131,9 @@ class OptunaLink(Link):
             gate = digest.history.gate
         self._ended = decision.stop or step == total
         if decision.stop:
-            self._stopped, self._reason = True, decision.reason
+            self._stopped, self._reason = True, decision.because
         elif self._ended:
-            self._reason = "reached its last step"
+            self._reason = LAST_STEP
         return Reply(decision, gate, self._keep_below(gate), decision.stop, self._ended)
 
     def finish(self, report: Report | None) -> None:

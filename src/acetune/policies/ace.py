@@ -12,14 +12,20 @@ from acetune.core.history import History
 from acetune.core.measured import Costs
 from acetune.core.numbers import require_share, require_whole
 from acetune.core.observation import Observation
+from acetune.core.reason import Reason, Wording
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, adaptive_interval, best_step, settle
-from acetune.policies.strata import file_in, in_worst
+from acetune.policies.base import Policy, adaptive_interval, best_step, settle, theorem_schedule
+from acetune.policies.strata import KEPT, WORST, file_in, in_worst
 
-_KEEP = "rank {rank} of {of} {stratum} reports at step {step}: kept"
-_CUT = "rank {rank} of {of} {stratum} reports at step {step}: in the worst {number:.0%}"
-_HARD = "violated at step {step}: the first violation stops"
-_GRACE = "rank {rank} of {of} {stratum} reports at step {step}: within the first {number} steps"
+_VIOLATED = Wording(
+    "first_violation",
+    "violated at step {step}: the first violation stops",
+    "the first violation stops",
+)
+_GRACE = Wording(
+    "grace",
+    "rank {rank} of {of} {stratum} reports at step {step}: within the first {min_steps} steps",
+)
 
 
 @dataclass(frozen=True)
@@ -101,13 +107,17 @@ class ACE(Policy):
         group = history.group(filing.group)
         better, n = group.better_than(filing.key), len(group.keys) + 1
         step, stratum = report.step, report.stratum
-        number: float
         if step < self.min_steps:
-            action, why, number = Action.CONTINUE, _GRACE, self.min_steps
-        elif self.stopping == "first-violation" and stratum == "invalid":
-            action, why, number = Action.STOP, _HARD, 0.0
+            numbers = {"min_steps": self.min_steps}
+            return Decision(Action.CONTINUE, _GRACE, stratum, better + 1, n, step, numbers)
+        if self.stopping == "first-violation" and stratum == "invalid":
+            action, why = Action.STOP, _VIOLATED
         elif in_worst(self.truncation, better, n):
-            action, why, number = Action.STOP, _CUT, self.truncation
+            action, why = Action.STOP, WORST
         else:
-            action, why, number = Action.CONTINUE, _KEEP, self.truncation
-        return Decision(action, why, stratum, better + 1, n, step, number)
+            action, why = Action.CONTINUE, KEPT
+        return Decision(action, why, stratum, better + 1, n, step, {"share": self.truncation})
+
+    def schedule(self, trial: TrialRecord) -> Reason:
+        """Every step or once, at the end, and by what numbers."""
+        return theorem_schedule(trial, self.truncation if self.interval == "adaptive" else None)

@@ -12,23 +12,42 @@ from acetune.core.history import History
 from acetune.core.measured import Costs
 from acetune.core.numbers import is_number, require_share
 from acetune.core.observation import Observation
+from acetune.core.reason import Reason, Value, Wording
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, best_step, settle
-from acetune.policies.strata import file_in, in_worst
+from acetune.policies.base import Policy, best_step, schedule_from, settle
+from acetune.policies.strata import KEPT, WORST, file_in, in_worst
 
-_KEEP = "rank {rank} of {of} {stratum} reports at step {step}: kept"
-_CUT = "rank {rank} of {of} {stratum} reports at step {step}: in the worst {number:.0%}"
-_SPARED = "rank {rank} of {of} {stratum} reports at step {step}: kept, as few checks find valid"
+_SPARED = Wording(
+    "spared",
+    "rank {rank} of {of} {stratum} reports at step {step}: kept, as few checks find valid",
+)
 # a report between two checks of its trial is unchecked, and ranked with those of the last verdict
-_STILL: dict[Stratum, tuple[str, str]] = {
-    stratum: (
-        f"rank {{rank}} of {{of}} at step {{step}} among the {stratum}, as last checked: kept",
-        f"rank {{rank}} of {{of}} at step {{step}} among the {stratum}, as last checked: "
-        "in the worst {number:.0%}",
-    )
-    for stratum in ("valid", "invalid")
-}
-_BEHIND = "behind the best feasible checkpoint at step {step}, and no better than at step {number}"
+_KEPT_STILL = Wording(
+    "kept_as_last_checked",
+    "rank {rank} of {of} at step {step} among the {standing}, as last checked: kept",
+)
+_WORST_STILL = Wording(
+    "worst_as_last_checked",
+    "rank {rank} of {of} at step {step} among the {standing}, as last checked: "
+    "in the worst {share:.0%}",
+    "in the worst {share:.0%} of those at its step that were last found {standing}",
+)
+_BEHIND = Wording(
+    "behind",
+    "behind the best feasible checkpoint at step {step}, and no better than at step {best_step}",
+    "behind the best feasible checkpoint, and long without improving",
+)
+_DEFERRED = Wording(
+    "checked_once_as_most_are_valid",
+    "due once, at the end of {steps} steps, because many checks had come out valid when it started",
+    "at the end",
+)
+_SPACED = Wording(
+    "checked_after_training_as_long_as_a_check",
+    "due at step {first}, at its last, and in between when it has trained for {spacing:g} times as "
+    "long as its last check took",
+    "at spaced steps",
+)
 _ROUNDING = 1e-9  # what is equal up to rounding counts as equal
 
 
@@ -167,20 +186,34 @@ remember=True, spare=True, defer=True, one_by_one=True)
         step, stratum = report.step, report.stratum
         standing, _ = self._standing(trial, report)
         share = self.invalid_truncation if standing == "invalid" else self.truncation
-        keep, cut = (_KEEP, _CUT) if standing == stratum else _STILL[standing]
+        keep, cut = KEPT, WORST
+        numbers: dict[str, Value] = {"share": share}
+        if standing != stratum:
+            keep, cut = _KEPT_STILL, _WORST_STILL
+            numbers["standing"] = standing
         if in_worst(share, better, n):
             # every trial gets a plan when it starts; one that never did is never checked
             planned = trial.progress.interval is not None
             spared = self.spare and standing == "unchecked" and planned
             if not spared or not _rarely_valid(history.costs):
-                return Decision(Action.STOP, cut, stratum, better + 1, n, step, share)
+                return Decision(Action.STOP, cut, stratum, better + 1, n, step, numbers)
             keep = _SPARED
         if report.check is None and not trial.verdicts and report.loss > history.gate:
             best = best_step(trial.progress, step, report.loss)
             early = (1 - self.patience) * step + _ROUNDING  # a share below one step is none
             if early >= 1 and best <= early:
-                return Decision(Action.STOP, _BEHIND, stratum, better + 1, n, step, best)
-        return Decision(Action.CONTINUE, keep, stratum, better + 1, n, step, share)
+                numbers = {"best_step": best}
+                return Decision(Action.STOP, _BEHIND, stratum, better + 1, n, step, numbers)
+        return Decision(Action.CONTINUE, keep, stratum, better + 1, n, step, numbers)
+
+    def schedule(self, trial: TrialRecord) -> Reason:
+        """Spaced by what a check costs, or once, at the end."""
+        progress = trial.progress
+        if _once(progress):
+            return Reason(_DEFERRED, {"steps": progress.total_steps or 1})
+        if self.spacing == 0:
+            return schedule_from(progress)
+        return Reason(_SPACED, {"first": progress.interval or 1, "spacing": self.spacing})
 
 
 def _rarely_valid(costs: Costs) -> bool:

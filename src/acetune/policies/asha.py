@@ -10,9 +10,11 @@ from acetune.core.history import History
 from acetune.core.measured import Costs
 from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
+from acetune.core.reason import Reason
 from acetune.core.record import Progress, TrialRecord
 from acetune.policies.base import Policy, When, require_when
 from acetune.policies.rungs import (
+    EVERY_RUNG,
     decide_by_cutoff,
     free_rung,
     require_factor,
@@ -87,3 +89,7 @@ class ASHA(Policy):
     ) -> Decision:
         """Stop what is strictly worse than the cutoff at its rung."""
         return decide_by_cutoff(report, filing, history, self.reduction_factor, "the rung")
+
+    def schedule(self, trial: TrialRecord) -> Reason:
+        """At rungs, or after the run."""
+        return super().schedule(trial) if self.checks_after_run else EVERY_RUNG

@@ -11,14 +11,20 @@ from acetune.core.history import History
 from acetune.core.measured import Costs
 from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
+from acetune.core.reason import Reason, Wording
 from acetune.core.record import Progress, TrialRecord
 from acetune.policies.base import Policy, settle
-from acetune.policies.rungs import decide_by_place, require_factor, rung_passed
+from acetune.policies.rungs import EVERY_RUNG, decide_by_place, require_factor, rung_passed
 
-_KEEP = "rank {rank} of {of} by violation and objective at the rung at step {step}: kept"
-_CUT = (
+_KEPT = Wording(
+    "within_places",
+    "rank {rank} of {of} by violation and objective at the rung at step {step}: kept",
+)
+_CUT = Wording(
+    "beyond_places",
     "rank {rank} of {of} by violation and objective at the rung at step {step}: "
-    "not in the best {number:.0f}"
+    "not in the best {places}",
+    "not among the best at its rung",
 )
 
 
@@ -91,4 +97,8 @@ class ASHALexicographic(Policy):
         self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History
     ) -> Decision:
         """Stop what is not among the best of its rung; ties count for the current trial."""
-        return decide_by_place(report, filing, history, self.reduction_factor, _KEEP, _CUT)
+        return decide_by_place(report, filing, history, self.reduction_factor, _KEPT, _CUT)
+
+    def schedule(self, trial: TrialRecord) -> Reason:
+        """At rungs."""
+        return EVERY_RUNG

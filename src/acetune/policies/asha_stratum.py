@@ -12,13 +12,19 @@ from acetune.core.history import History
 from acetune.core.measured import Costs
 from acetune.core.numbers import require_share, require_whole
 from acetune.core.observation import Observation
+from acetune.core.reason import Reason, Wording
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, adaptive_interval, best_step, settle
-from acetune.policies.rungs import decide_by_place, require_factor, rung_passed
+from acetune.policies.base import Policy, adaptive_interval, best_step, settle, theorem_schedule
+from acetune.policies.rungs import EVERY_RUNG, decide_by_place, require_factor, rung_passed
 
-_KEEP = "rank {rank} of {of} {stratum} reports at the rung at step {step}: kept"
-_CUT = (
-    "rank {rank} of {of} {stratum} reports at the rung at step {step}: not in the best {number:.0f}"
+_KEPT = Wording(
+    "within_places_of_stratum",
+    "rank {rank} of {of} {stratum} reports at the rung at step {step}: kept",
+)
+_CUT = Wording(
+    "beyond_places_of_stratum",
+    "rank {rank} of {of} {stratum} reports at the rung at step {step}: not in the best {places}",
+    "not among the best of the {stratum} reports at its rung",
 )
 
 
@@ -103,4 +109,11 @@ class ASHAStratum(Policy):
         self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History
     ) -> Decision:
         """Stop what is not among the best of its group; ties count for the current trial."""
-        return decide_by_place(report, filing, history, self.reduction_factor, _KEEP, _CUT)
+        return decide_by_place(report, filing, history, self.reduction_factor, _KEPT, _CUT)
+
+    def schedule(self, trial: TrialRecord) -> Reason:
+        """At rungs, or once, at the end."""
+        chosen = theorem_schedule(trial, self.truncation if self.interval == "adaptive" else None)
+        if trial.progress.interval == 1:
+            return Reason(EVERY_RUNG.wording, chosen.numbers)
+        return chosen

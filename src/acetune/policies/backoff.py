@@ -12,12 +12,17 @@ from acetune.core.history import History
 from acetune.core.measured import Costs
 from acetune.core.numbers import is_number, require_share
 from acetune.core.observation import Observation
+from acetune.core.reason import Reason, Wording
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, settle
-from acetune.policies.strata import file_in, in_worst
+from acetune.policies.base import Policy, schedule_from, settle
+from acetune.policies.strata import KEPT, WORST, file_in, in_worst
 
-_KEEP = "rank {rank} of {of} {stratum} reports at step {step}: kept"
-_CUT = "rank {rank} of {of} {stratum} reports at step {step}: in the worst {number:.0%}"
+_SPACED = Wording(
+    "checked_after_a_growing_gap",
+    "due at step {first}, at its last, and in between after a gap that grows {growth:g}-fold with "
+    "each violation in a row",
+    "at spaced steps",
+)
 _LONGEST = 1e9  # steps between two checks: far beyond any trial's last
 
 
@@ -86,5 +91,12 @@ class Backoff(Policy):
         group = history.group(filing.group)
         better, n = group.better_than(filing.key), len(group.keys) + 1
         cut = in_worst(self.truncation, better, n)
-        action, why = (Action.STOP, _CUT) if cut else (Action.CONTINUE, _KEEP)
-        return Decision(action, why, report.stratum, better + 1, n, report.step, self.truncation)
+        action, why = (Action.STOP, WORST) if cut else (Action.CONTINUE, KEPT)
+        numbers = {"share": self.truncation}
+        return Decision(action, why, report.stratum, better + 1, n, report.step, numbers)
+
+    def schedule(self, trial: TrialRecord) -> Reason:
+        """Less often with each violation."""
+        if self.growth == 1:
+            return schedule_from(trial.progress)
+        return Reason(_SPACED, {"first": trial.progress.interval or 1, "growth": self.growth})

@@ -10,14 +10,28 @@ from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.numbers import is_number, require_whole
 from acetune.core.observation import Observation
+from acetune.core.reason import Wording
 from acetune.core.record import TrialRecord
 from acetune.policies.base import Policy, When, require_when, settle
 
-_GRACE = "within the first {number} steps"
-_KEEP_RATIO = "its best by step {step} is within a factor {number:.4g} of the best of all: kept"
-_CUT_RATIO = "its best by step {step} is not within a factor {number:.4g} of the best of all"
-_KEEP_AMOUNT = "its best by step {step} is within {number:.4g} of the best of all: kept"
-_CUT_AMOUNT = "its best by step {step} is not within {number:.4g} of the best of all"
+_GRACE = Wording("grace", "within the first {min_steps} steps")
+_KEPT_RATIO = Wording(
+    "within_factor",
+    "its best by step {step} is within a factor {factor:.4g} of the best of all: kept",
+)
+_CUT_RATIO = Wording(
+    "beyond_factor",
+    "its best by step {step} is not within a factor {factor:.4g} of the best of all",
+    "not within a factor {factor:.4g} of the best of all",
+)
+_KEPT_AMOUNT = Wording(
+    "within_amount", "its best by step {step} is within {amount:.4g} of the best of all: kept"
+)
+_CUT_AMOUNT = Wording(
+    "beyond_amount",
+    "its best by step {step} is not within {amount:.4g} of the best of all",
+    "not within {amount:.4g} of the best of all",
+)
 
 
 @dataclass(frozen=True)
@@ -77,16 +91,18 @@ class Bandit(Policy):
         """Stop what is beyond the slack; a trial that is the best itself never is."""
         stratum, step = report.stratum, report.step
         if step < self.min_steps:
-            return Decision(Action.CONTINUE, _GRACE, stratum, step=step, number=self.min_steps)
+            grace = {"min_steps": self.min_steps}
+            return Decision(Action.CONTINUE, _GRACE, stratum, step=step, numbers=grace)
         worst = self.threshold(history.best_loss)
         stops = min(trial.progress.best_loss, report.loss) > worst
         action = Action.STOP if stops else Action.CONTINUE
         if self.slack_amount is not None:
-            why, number = _CUT_AMOUNT if stops else _KEEP_AMOUNT, self.slack_amount
+            why, numbers = _CUT_AMOUNT if stops else _KEPT_AMOUNT, {"amount": self.slack_amount}
         else:
             assert self.slack_ratio is not None  # one of the two is in force
-            why, number = _CUT_RATIO if stops else _KEEP_RATIO, 1 + self.slack_ratio
-        return Decision(action, why, stratum, step=step, number=float(number))
+            why = _CUT_RATIO if stops else _KEPT_RATIO
+            numbers = {"factor": 1 + self.slack_ratio}
+        return Decision(action, why, stratum, step=step, numbers=numbers)
 
     def threshold(self, best_loss: float) -> float:
         """The worst loss that goes on when ``best_loss`` is the best of all.

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, TypeAlias
 
-from acetune.core.cost import best_interval
+from acetune.core.cost import best_interval, interval_threshold
 from acetune.core.decision import Decision
 from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
@@ -15,9 +15,33 @@ from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured import Costs
 from acetune.core.observation import Observation
+from acetune.core.reason import Reason, Wording
 from acetune.core.record import Progress, TrialRecord
 
 When: TypeAlias = Literal["callback", "after"]
+
+# when a trial is checked
+_AFTER_RUN = Wording("checked_after_run", "checked after the run only", "after the run")
+_AT_END = Wording("checked_once", "due once, at the end of {steps} steps", "at the end")
+_EVERY_STEP = Wording("checked_every_step", "due at every step of {steps} steps", "at every step")
+_FROM_STEP = Wording(
+    "checked_from_a_step",
+    "due from step {first} on, at every step of {steps} steps",
+    "at every step",
+)
+_BY_COST = (
+    ", because a check cost {ratio:.3g} times an iteration when the trial started and every step "
+    "is cheaper below {threshold:.3g} (Theorem 1)"
+)
+_AT_END_BY_COST = Wording("checked_once_by_cost", _AT_END.sentence + _BY_COST, _AT_END.short)
+_EVERY_STEP_BY_COST = Wording(
+    "checked_every_step_by_cost", _EVERY_STEP.sentence + _BY_COST, _EVERY_STEP.short
+)
+_LENGTH_UNKNOWN = Wording(
+    "checked_every_step_as_length_unknown",
+    _EVERY_STEP.sentence + "; its last step was not known yet when that was chosen",
+    _EVERY_STEP.short,
+)
 
 
 class Policy(ABC):
@@ -89,6 +113,17 @@ class Policy(ABC):
     ) -> Decision:
         """Go on or stop. The history does not hold the report yet."""
 
+    # -- in words --------------------------------------------------------------------------------
+
+    def schedule(self, trial: TrialRecord) -> Reason:
+        """When this trial is checked, for people: asked once its interval is chosen.
+
+        The sentence goes on after "constraint: "; the short form says when in a few words.
+        """
+        if self.checks_after_run:
+            return Reason(_AFTER_RUN)
+        return schedule_from(trial.progress)
+
     # -- options ---------------------------------------------------------------------------------
 
     def options(self) -> dict[str, object]:
@@ -155,6 +190,41 @@ def adaptive_interval(truncation: float, total_steps: int | None, costs: Costs) 
         return 1
     ratio = costs.ratio
     return total_steps if ratio is None else best_interval(truncation, ratio, total_steps)
+
+
+def schedule_from(progress: Progress) -> Reason:
+    """At every step from the first check on, or once, at the end."""
+    first, total = progress.interval, progress.total_steps
+    steps = "an unknown number of" if total is None else total
+    if not checked_along(first, total):
+        return Reason(_AT_END, {"steps": steps})
+    if first == 1:
+        return Reason(_EVERY_STEP, {"steps": steps})
+    return Reason(_FROM_STEP, {"first": first or 1, "steps": steps})
+
+
+def theorem_schedule(trial: TrialRecord, share: float | None) -> Reason:
+    """The same, where Theorem 1 has chosen for the ``share`` that is stopped, if it has."""
+    plain, progress = schedule_from(trial.progress), trial.progress
+    total, ratio = progress.total_steps, trial.cost_ratio
+    if share is None or total is None or ratio is None:
+        return plain
+    threshold = interval_threshold(share, total)
+    numbers = {**plain.numbers, "ratio": ratio, "threshold": threshold, "share": share}
+    if progress.interval != 1:
+        return Reason(_AT_END_BY_COST, numbers)
+    return Reason(_EVERY_STEP_BY_COST if ratio < threshold else _LENGTH_UNKNOWN, numbers)
+
+
+def checked_along(first: int | None, total_steps: int | None) -> bool:
+    """Whether a trial first checked at this step is checked along the way, not once at its end.
+
+    >>> [checked_along(first, 8) for first in (1, 3, 8, None)], checked_along(1, 1)
+    ([True, True, False, False], True)
+    """
+    if first is None or first == 1 or total_steps is None:
+        return first is not None
+    return first < total_steps
 
 
 def check_order(policy: Policy, goals: Goals, costs: Costs) -> tuple[str, ...] | None:

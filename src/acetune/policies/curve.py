@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
@@ -11,18 +13,33 @@ from acetune.core.groups import Filing, Group
 from acetune.core.history import History
 from acetune.core.numbers import is_number, require_whole
 from acetune.core.observation import Observation
+from acetune.core.reason import Value, Wording
 from acetune.core.record import TrialRecord
 from acetune.policies.base import Policy, When, require_when, settle
 from acetune.policies.prediction import chance_below
 from acetune.policies.rungs import require_factor, rung_passed
 
-_BETWEEN = "nothing is predicted at step {step}"
-_LEADS = "rank {rank} of {of} at step {step}: no trial has been better"
-_FEW = "finished trials that passed step {step}: {number:.0f}, too few to predict from"
-_ALIKE = "all finished trials were alike at step {step}: nothing to predict from"
-_NOTHING = "no finite objective by step {step}"
-_KEEP = "ends better than the best of all with probability {number:.2g}, seen from step {step}"
-_CUT = "ends better than the best of all with probability {number:.2g} only, seen from step {step}"
+_BETWEEN = Wording("not_predicted_here", "nothing is predicted at step {step}")
+_LEADS = Wording("leads", "rank {rank} of {of} at step {step}: no trial has been better")
+_FEW = Wording(
+    "too_few_finished",
+    "finished trials that passed step {step}: {finished}, too few to predict from",
+)
+_ALIKE = Wording(
+    "all_alike", "all finished trials were alike at step {step}: nothing to predict from"
+)
+_NOTHING = Wording("not_finite", "no finite objective by step {step}", "no finite objective")
+_KEPT = Wording(
+    "likely_enough",
+    "ends better than the best of all with probability {chance:.2g}, seen from step {step}",
+)
+_CUT = Wording(
+    "unlikely",
+    "ends better than the best of all with probability {chance:.2g} only, seen from step {step}",
+    "unlikely to end better than the best of all",
+)
+
+_Answer: TypeAlias = tuple[Action, Wording, Mapping[str, Value]]
 
 
 @dataclass(frozen=True)
@@ -98,25 +115,25 @@ class PerformanceCurve(Policy):
             return Decision(Action.CONTINUE, _BETWEEN, stratum, step=step)
         group = history.group(filing.group)
         best = min(trial.progress.best_loss, report.loss)
-        action, why, number = self._judge(best, group, history)
+        action, why, numbers = self._judge(best, group, history)
         return Decision(
-            action, why, stratum, group.better_than(best) + 1, len(group) + 1, step, number
+            action, why, stratum, group.better_than(best) + 1, len(group) + 1, step, numbers
         )
 
-    def _judge(self, best: float, group: Group, history: History) -> tuple[Action, str, float]:
+    def _judge(self, best: float, group: Group, history: History) -> _Answer:
         if best <= history.best_loss:
-            return Action.CONTINUE, _LEADS, 0.0
+            return Action.CONTINUE, _LEADS, {}
         points = ends_from(group, history)
         if len(points) < self.min_finished:
-            return Action.CONTINUE, _FEW, float(len(points))
+            return Action.CONTINUE, _FEW, {"finished": len(points)}
         if best == math.inf:
-            return Action.STOP, _NOTHING, 0.0
+            return Action.STOP, _NOTHING, {}
         chance = chance_below(points, best, history.best_loss)
         if chance is None:
-            return Action.CONTINUE, _ALIKE, 0.0
+            return Action.CONTINUE, _ALIKE, {}
         if chance < self.probability:
-            return Action.STOP, _CUT, chance
-        return Action.CONTINUE, _KEEP, chance
+            return Action.STOP, _CUT, {"chance": chance}
+        return Action.CONTINUE, _KEPT, {"chance": chance}
 
 
 def ends_from(group: Group, history: History) -> list[tuple[float, float]]:

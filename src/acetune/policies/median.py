@@ -10,13 +10,24 @@ from acetune.core.groups import Filing, Group
 from acetune.core.history import History
 from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
+from acetune.core.reason import Wording
 from acetune.core.record import TrialRecord
 from acetune.policies.base import Policy, When, require_when
 
-_GRACE = "within the first {number} steps"
-_FEW = "other trials that reported step {step}: {number:.0f}, too few to compare with"
-_KEEP = "its best ranks {rank} of {of} among the running averages at step {step}: kept"
-_CUT = "its best ranks {rank} of {of} among the running averages at step {step}: below their median"
+_GRACE = Wording("grace", "within the first {min_steps} steps")
+_FEW = Wording(
+    "too_few_trials",
+    "other trials that reported step {step}: {trials}, too few to compare with",
+)
+_KEPT = Wording(
+    "within_median",
+    "its best ranks {rank} of {of} among the running averages at step {step}: kept",
+)
+_CUT = Wording(
+    "below_median",
+    "its best ranks {rank} of {of} among the running averages at step {step}: below their median",
+    "below the median of the running averages",
+)
 
 
 @dataclass(frozen=True)
@@ -72,12 +83,14 @@ class MedianStopping(Policy):
         rank, of = group.better_than(best) + 1, len(group) + 1
         stratum, step = report.stratum, report.step
         if step < self.min_steps:
-            return Decision(Action.CONTINUE, _GRACE, stratum, rank, of, step, self.min_steps)
+            return Decision(
+                Action.CONTINUE, _GRACE, stratum, rank, of, step, {"min_steps": self.min_steps}
+            )
         if len(group) < self.min_trials:
-            return Decision(Action.CONTINUE, _FEW, stratum, rank, of, step, len(group))
+            return Decision(Action.CONTINUE, _FEW, stratum, rank, of, step, {"trials": len(group)})
         median = median_of(group)
-        action, why = (Action.STOP, _CUT) if best > median else (Action.CONTINUE, _KEEP)
-        return Decision(action, why, stratum, rank, of, step, median)
+        action, why = (Action.STOP, _CUT) if best > median else (Action.CONTINUE, _KEPT)
+        return Decision(action, why, stratum, rank, of, step, {"median": median})
 
 
 def median_of(group: Group) -> float:

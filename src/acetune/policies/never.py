@@ -8,10 +8,11 @@ from acetune.core.decision import Action, Decision
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.observation import Observation
+from acetune.core.reason import Wording
 from acetune.core.record import TrialRecord
 from acetune.policies.base import Policy, When, require_when
 
-_KEEP = "nothing is stopped"
+_KEPT = Wording("never_stops", "nothing is stopped")
 
 
 @dataclass(frozen=True)
@@ -38,4 +39,4 @@ class NoStopping(Policy):
         self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History
     ) -> Decision:
         """Go on."""
-        return Decision(Action.CONTINUE, _KEEP, report.stratum, step=report.step)
+        return Decision(Action.CONTINUE, _KEPT, report.stratum, step=report.step)

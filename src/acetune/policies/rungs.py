@@ -12,12 +12,20 @@ from acetune.core.groups import Filing, Group, GroupId
 from acetune.core.history import History
 from acetune.core.numbers import is_number
 from acetune.core.observation import Observation
+from acetune.core.reason import Reason, Value, Wording
 from acetune.core.record import TrialRecord
 
-BETWEEN = "step {step} is between rungs"
-_FIRST = "first at %s at step {step}"
-_KEEP = "rank {rank} of {of} at %s at step {step}: kept"
-_CUT = "rank {rank} of {of} at %s at step {step}: worse than the cutoff"
+_BETWEEN = Wording("between_rungs", "step {step} is between rungs")
+_FIRST = Wording("first_at_rung", "first at {where} at step {step}")
+_KEPT = Wording("within_cutoff", "rank {rank} of {of} at {where} at step {step}: kept")
+_CUT = Wording(
+    "beyond_cutoff",
+    "rank {rank} of {of} at {where} at step {step}: worse than the cutoff",
+    "worse than the cutoff",
+)
+EVERY_RUNG = Reason(
+    Wording("checked_at_rungs", "due at every rung and at the last step", "at every rung")
+)
 
 
 @lru_cache(maxsize=2**14)  # asked at every step of every trial
@@ -59,29 +67,35 @@ def decide_by_cutoff(
     """Stop what is strictly worse than the cutoff; the first to arrive goes on."""
     stratum, step = report.stratum, report.step
     if filing is None:
-        return Decision(Action.CONTINUE, BETWEEN, stratum, step=step)
+        return Decision(Action.CONTINUE, _BETWEEN, stratum, step=step)
     group = history.group(filing.group)
     rank, of = group.better_than(filing.key) + 1, len(group) + 1
     if len(group) == 0:
-        return Decision(Action.CONTINUE, _FIRST % where, stratum, rank, of, step)
+        return Decision(Action.CONTINUE, _FIRST, stratum, rank, of, step, {"where": where})
     cutoff = cutoff_of(group, factor)
     worse = report.loss > cutoff
-    action, why = (Action.STOP, _CUT) if worse else (Action.CONTINUE, _KEEP)
-    return Decision(action, why % where, stratum, rank, of, step, cutoff)
+    action, why = (Action.STOP, _CUT) if worse else (Action.CONTINUE, _KEPT)
+    numbers: dict[str, Value] = {"where": where, "cutoff": cutoff}
+    return Decision(action, why, stratum, rank, of, step, numbers)
 
 
 def decide_by_place(
-    report: Observation, filing: Filing | None, history: History, factor: float, keep: str, cut: str
+    report: Observation,
+    filing: Filing | None,
+    history: History,
+    factor: float,
+    keep: Wording,
+    cut: Wording,
 ) -> Decision:
     """Stop what is not among the best of its group; ties count for the current trial."""
     stratum, step = report.stratum, report.step
     if filing is None:
-        return Decision(Action.CONTINUE, BETWEEN, stratum, step=step)
+        return Decision(Action.CONTINUE, _BETWEEN, stratum, step=step)
     group = history.group(filing.group)
     better, n = group.better_than(filing.key), len(group) + 1
     best = places(n, factor)
     action, why = (Action.CONTINUE, keep) if better < best else (Action.STOP, cut)
-    return Decision(action, why, stratum, better + 1, n, step, float(best))
+    return Decision(action, why, stratum, better + 1, n, step, {"places": best})
 
 
 def cutoff_of(group: Group, factor: float) -> float:

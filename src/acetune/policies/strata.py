@@ -6,6 +6,14 @@ import math
 
 from acetune.core.decision import Stratum
 from acetune.core.groups import Filing
+from acetune.core.reason import Wording
+
+KEPT = Wording("kept", "rank {rank} of {of} {stratum} reports at step {step}: kept")
+WORST = Wording(
+    "worst",
+    "rank {rank} of {of} {stratum} reports at step {step}: in the worst {share:.0%}",
+    "in the worst {share:.0%} of the {stratum} reports at its step",
+)
 
 
 def file_in(stratum: Stratum, step: int, violation: float, loss: float) -> Filing:

@@ -9,14 +9,23 @@ from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.numbers import require_share, require_whole
 from acetune.core.observation import Observation
+from acetune.core.reason import Wording
 from acetune.core.record import TrialRecord
 from acetune.policies.base import Policy, When, require_when, settle
 from acetune.policies.strata import in_worst
 
-_KEEP = "rank {rank} of {of} reports at step {step}: kept"
-_CUT = "rank {rank} of {of} reports at step {step}: in the worst {number:.0%}"
-_GRACE = "rank {rank} of {of} reports at step {step}: within the first {number} steps"
-_BETWEEN = "step {step} is not a multiple of {number}: nothing is compared"
+_KEPT = Wording("kept_of_all", "rank {rank} of {of} reports at step {step}: kept")
+_CUT = Wording(
+    "worst_of_all",
+    "rank {rank} of {of} reports at step {step}: in the worst {share:.0%}",
+    "in the worst {share:.0%}",
+)
+_GRACE = Wording(
+    "grace", "rank {rank} of {of} reports at step {step}: within the first {min_steps} steps"
+)
+_BETWEEN = Wording(
+    "not_compared_here", "step {step} is not a multiple of {every}: nothing is compared"
+)
 
 
 @dataclass(frozen=True)
@@ -68,14 +77,13 @@ class TruncationSelection(Policy):
         """Stop the worst ``truncation`` of the group."""
         stratum, step = report.stratum, report.step
         if filing is None:
-            return Decision(Action.CONTINUE, _BETWEEN, stratum, step=step, number=self.every)
+            every = {"every": self.every}
+            return Decision(Action.CONTINUE, _BETWEEN, stratum, step=step, numbers=every)
         group = history.group(filing.group)
         better, n = group.better_than(filing.key), len(group) + 1
-        number: float
         if step < self.min_steps:
-            action, why, number = Action.CONTINUE, _GRACE, self.min_steps
-        elif in_worst(self.truncation, better, n):
-            action, why, number = Action.STOP, _CUT, self.truncation
-        else:
-            action, why, number = Action.CONTINUE, _KEEP, self.truncation
-        return Decision(action, why, stratum, better + 1, n, step, number)
+            grace = {"min_steps": self.min_steps}
+            return Decision(Action.CONTINUE, _GRACE, stratum, better + 1, n, step, grace)
+        cut = in_worst(self.truncation, better, n)
+        action, why = (Action.STOP, _CUT) if cut else (Action.CONTINUE, _KEPT)
+        return Decision(action, why, stratum, better + 1, n, step, {"share": self.truncation})

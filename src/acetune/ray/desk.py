@@ -19,6 +19,7 @@ from acetune.coordinator import Coordinator
 from acetune.core.goals import FailedCheck
 from acetune.core.measured import Costs
 from acetune.core.once import SayOnce
+from acetune.core.reason import Reason, Wording
 from acetune.ray import wire
 from acetune.ray.board import Publisher, Terms, View
 from acetune.ray.ranking import Ranking
@@ -31,6 +32,9 @@ from acetune.study_trial import StudyTrial
 logger = logging.getLogger("acetune.ray")
 
 STUDY_NAME = "acetune.db"  # in the folder of the experiment, unless the user names another
+_ENDED = Reason(Wording("experiment_ended", "the experiment ended"))
+_CUT_OFF = Reason(Wording("ended_by_ray", "Ray ended the experiment"))
+_LOST = Reason(Wording("worker_lost", "its worker was lost"))
 _BEAT_S = 1.0
 _NEWS_S = 0.2
 _open: dict[Path, Desk] = {}  # in this process: an experiment restored here takes over the file
@@ -203,8 +207,8 @@ class Desk:
         with self.store.transaction():
             for trial in self.coordinator.trials.values():
                 if trial.running:
-                    self.coordinator.interrupt(trial, "Ray ended the experiment")
-        self._session.end("the experiment ended")  # as long as the last beat says
+                    self.coordinator.interrupt(trial, _CUT_OFF)
+        self._session.end(_ENDED)  # as long as the last beat says
         self.store.close()
         self._publisher.close()
 
@@ -239,7 +243,7 @@ class Desk:
             trial.resumed_from = attempt.resumed_from
         else:
             if trial.running:
-                self.coordinator.interrupt(trial, "its worker was lost")
+                self.coordinator.interrupt(trial, _LOST)
             trial = self.coordinator.add_attempt(trial.number, attempt.resumed_from)
         self._tokens[trial.number] = attempt.token
         chosen = attempt.interval, attempt.cost_ratio

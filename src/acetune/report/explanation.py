@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from acetune.core.cost import interval_threshold
 from acetune.core.goals import Goals
 from acetune.core.words import estimate, number, parameters
+from acetune.policies.base import checked_along
 from acetune.study.found import FoundCheckpoint
 from acetune.study.summary import step_of
 
@@ -22,16 +22,16 @@ _FRAME = re.compile(r'  File "(.*)", line \d+')
 _OURS = f"{Path(__file__).parent.parent}/"
 
 
-def headline(row: Row, attempts: int, policy: Mapping[str, Any]) -> list[str]:
-    """How a trial ended and with what parameters, a line each; ``policy`` as in the study file."""
+def headline(row: Row, attempts: int) -> list[str]:
+    """How a trial ended, with what parameters and when it was checked, a line each."""
     params = row["params"]
     params = json.loads(params) if isinstance(params, str) else params
     lines = [
         f"trial {row['trial']} {row['state']}" + (f": {row['reason']}" if row["reason"] else ""),
         f"parameters: {parameters(params)}",
     ]
-    if policy and row["state"] != "rejected":
-        lines.append(_interval(row, policy))
+    if row["schedule"]:
+        lines.append(f"constraint: {row['schedule']}")
     if attempts > 1:
         lines.insert(1, f"this is its attempt {attempts}; the earlier ones do not count any more")
     if row["traceback"]:
@@ -90,90 +90,14 @@ def own_frames(traceback: str) -> str:
     return "\n".join(kept)
 
 
-def _interval(row: Row, policy: Mapping[str, Any]) -> str:
-    """How often its constraint was due, and by what numbers, where the theorem chose."""
-    total, interval, ratio = row["total_steps"], row["interval"], row["cost_ratio"]
-    if policy.get("constraints") == "after":
-        return "constraint: checked after the run only"
-    last = "an unknown number of steps" if total is None else f"{total} steps"
-    along = checked_along(interval, total)
-    when = f"at {checked_when(policy)}" if along else "once, at the end"
-    text = f"constraint: due {when} of {last}"
-    if along and has_rungs(policy):
-        text = "constraint: due at every rung and at the last step"
-    if along and is_spaced(policy):
-        text = f"constraint: due at step {interval}, at its last, and in between {_between(policy)}"
-    elif along and interval != 1:
-        text = f"constraint: due from step {interval} on, at every step of {last}"
-    if not along and policy.get("defer"):
-        return f"{text}, because many checks had come out valid when it started"
-    if ratio is None or total is None or policy.get("interval") != "adaptive":
-        return text
-    threshold = interval_threshold(policy["truncation"], total)
-    if interval == 1 and ratio >= threshold:
-        return f"{text}; its last step was not known yet when that was chosen"
-    return (
-        f"{text}, because a check cost {ratio:.3g} times an iteration when the trial started and "
-        f"every step is cheaper below {threshold:.3g} (Theorem 1)"
-    )
-
-
-def checked_along(interval: int | None, total_steps: int | None) -> bool:
-    """Whether a trial with this interval is checked along the way, and not once at its end.
-
-    >>> [checked_along(interval, 8) for interval in (1, 3, 8, None)], checked_along(1, 1)
-    ([True, True, False, False], True)
-    """
-    if interval is None or interval == 1 or total_steps is None:
-        return interval is not None
-    return interval < total_steps
-
-
-def has_rungs(policy: Mapping[str, Any]) -> bool:
-    """Whether a policy looks at trials at some steps only, its rungs, a factor apart.
-
-    >>> has_rungs({"name": "ASHA", "reduction_factor": 4}), has_rungs({"name": "ACE"})
-    (True, False)
-    """
-    return "reduction_factor" in policy
-
-
-def is_spaced(policy: Mapping[str, Any]) -> bool:
-    """Whether a policy lets some steps pass between two checks of a trial.
-
-    >>> is_spaced({"name": "ACE2", "spacing": 1.0}), is_spaced({"name": "ACE2", "spacing": 0.0})
-    (True, False)
-    """
-    return bool(policy.get("spacing", 0) > 0 or policy.get("growth", 1) > 1)
-
-
-def _between(policy: Mapping[str, Any]) -> str:
-    if "growth" in policy:
-        return f"after a gap that grows {policy['growth']:g}-fold with each violation in a row"
-    times = "" if policy["spacing"] == 1 else f"{policy['spacing']:g} times "
-    return f"when it has trained for {times}as long as its last check took"
-
-
-def checked_when(policy: Mapping[str, Any]) -> str:
-    """When a trial is due that is checked along the way, in two words."""
-    if is_spaced(policy):
-        return "spaced steps"
-    return "every rung" if has_rungs(policy) else "every step"
-
-
-def why_unchecked(row: Row, policy: Mapping[str, Any], unchecked: bool) -> str | None:
+def why_unchecked(row: Row, unchecked: bool) -> str | None:
     """A word on unchecked reports of a trial that was to be checked along the way."""
-    spaced = is_spaced(policy)
-    along = checked_along(row["interval"], row["total_steps"])
-    late = row["interval"] != 1  # the first check is not due at the first step
-    if not along or not (spaced or late or policy.get("gate")) or not unchecked:
+    if not unchecked or not checked_along(row["interval"], row["total_steps"]):
         return None
-    lies = "it lies between two rungs, or " if has_rungs(policy) else ""
-    if spaced:
-        lies = "it lies between two checks, or "
-    if late:
-        lies = f"it lies before the first check, or {lies}"
-    return f"unchecked: {lies}the checkpoint could not beat the best feasible one known then"
+    return (
+        "unchecked: no check was due there, or the checkpoint could not beat the best feasible one "
+        "known then"
+    )
 
 
 def why_not_measured(checks: Iterable[Row], goals: Goals) -> str | None:

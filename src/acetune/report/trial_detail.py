@@ -45,19 +45,18 @@ def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dic
         star = answer_step(best, trial, latest["attempt"])
         attempt = latest["attempt"]
         reports, unchecked, left_out = _reports(view, store, trial, attempt, most_reports, star)
-    policy = view.info["policy"] if view.goals.constraints else {}
     why = holds_answer(best, candidates, trial, latest["attempt"])
-    why += headline(latest, len(attempts), policy)
+    why += headline(latest, len(attempts))
     why += [f"measured on: {hardware}"] if hardware is not None else []
     why += [f"limit: {constraint.describe()}" for constraint in view.goals.constraints]
-    notes = (why_unchecked(latest, policy, unchecked), left_out)
+    notes = (why_unchecked(latest, unchecked), left_out)
     picture = trial_figure(view, trial)
     return {
         "trial": trial,
         "name": names[0] if names else None,
         "attempt": latest["attempt"],
         "state": latest["state"],
-        "reason": latest["reason"],
+        "reason": str(latest["reason"]),
         "why": why + [note for note in notes if note is not None],
         "params": plain(view.params(trial)),
         "total_steps": exact(latest["total_steps"]),
@@ -67,8 +66,8 @@ def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dic
         "ended": latest["ended"],
         "hardware": hardware,
         "attempts": [
-            {name: row[name] for name in ("attempt", "state", "reason")}
-            | {"resumed_from": exact(row["resumed_from"])}
+            {name: row[name] for name in ("attempt", "state")}
+            | {"reason": str(row["reason"]), "resumed_from": exact(row["resumed_from"])}
             for row in attempts
         ],
         "reports": reports,

@@ -10,7 +10,6 @@ import numpy as np
 
 from acetune.report.plain_data import exact, finite, plain
 from acetune.study.columns import STRATA, Array
-from acetune.study.reasons import short_reason
 from acetune.study.trials import NOT_REPORTED, Trials
 from acetune.study.view import StudyView, TrialRow
 
@@ -54,9 +53,8 @@ def trial_table(view: StudyView) -> dict[str, Any]:
 
 def _words(trial: TrialRow, params: list[str]) -> list[Any]:
     """Why it ended, in the fewest words, and its parameters."""
-    reason = short_reason(trial.state, trial.reason).removesuffix(" reports at its step")
     return [
-        short(reason),
+        short(trial.reason.short),
         *[_cell(trial.params[name]) if name in trial.params else None for name in params],
     ]
 

@@ -13,6 +13,7 @@ import numpy as np
 from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
 from acetune.core.numbers import is_number
+from acetune.core.reason import INTERRUPTED
 from acetune.core.words import count, number
 from acetune.study.answer import (
     Outcome,
@@ -27,7 +28,7 @@ from acetune.study.found import FailureOfCheck, FoundCheckpoint, Ledger
 from acetune.study.ledger import failed_check, ledger_of
 from acetune.study.limits import best_under
 from acetune.study.reasons import count_reasons
-from acetune.study.store import INTERRUPTED, Store
+from acetune.study.store import Store
 from acetune.study.summary import step_of, summary_html, summary_text
 from acetune.study.trial_table import trial_rows
 from acetune.study.view import StudyView, viewing
@@ -95,6 +96,7 @@ class StudyResult:
     reasons: Mapping[str, int]  # why trials were stopped or failed
     confirmation_uses: int
     ended: str | None  # why the last session ended; None while it runs, or if it was killed
+    ended_code: str  # the same, for programs
     info: Mapping[str, Any]  # the study row of the file
     failed_check: FailureOfCheck | None = None  # the first that gave no number
     finite_reports: int = 0  # whose objective was a finite number; only such are worth a check
@@ -112,7 +114,7 @@ class StudyResult:
     @property
     def interrupted(self) -> bool:
         """Whether the user ended the last session; the same call again goes on."""
-        return self.ended == INTERRUPTED
+        return self.ended_code == INTERRUPTED.code
 
     @property
     def trials(self) -> pandas.DataFrame:
@@ -183,14 +185,10 @@ def result_of(view: StudyView) -> StudyResult:
     reports, misses = view.reports, nearest_misses(view, 1)
     steps = reports.kind == STEP
     strata = np.bincount(reports.stratum[steps], minlength=len(STRATA)).tolist()
-    ended = Counter(
-        (trial.state, trial.reason)
-        for trial in view.trials
-        if trial.state in ("stopped", "failed", "interrupted")
-    )
-    reasons = count_reasons(
-        {"state": state, "reason": reason, "n": n} for (state, reason), n in ended.most_common()
-    )
+    reasons: Counter[str] = Counter()
+    for state, reason, n in count_reasons(view.trials):
+        if state in ("stopped", "failed", "interrupted"):
+            reasons[reason.short] += n
     return StudyResult(
         study=view.path,
         goals=view.goals,
@@ -200,9 +198,10 @@ def result_of(view: StudyView) -> StudyResult:
         ledger=ledger,
         counts=dict(Counter(trial.state for trial in view.trials)),
         strata={name: n for name, n in zip(STRATA, strata, strict=True) if n},
-        reasons=reasons,
+        reasons=dict(reasons.most_common()),
         confirmation_uses=len(view.confirmations),
-        ended=view.sessions[-1]["ended"] if view.sessions else None,
+        ended=None if view.ended is None else str(view.ended),
+        ended_code="" if view.ended is None else view.ended.code,
         info=view.tables["study"][0],
         failed_check=failed_check(view) if ledger.failed_checks else None,
         finite_reports=int(np.count_nonzero(np.isfinite(reports.objective) & steps)),

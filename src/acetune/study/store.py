@@ -30,70 +30,21 @@ from acetune.artifacts import (
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.plain import from_columns
+from acetune.core.reason import Reason, Wording
 from acetune.study.database import connect_to_read
+from acetune.study.formats import (
+    FORMAT,
+    SCHEMA,
+    as_reason,
+    bring_up,
+    connect_as_now,
+    read_wordings,
+)
 
-FORMAT = 2
-INTERRUPTED = "interrupted by the user"  # why a session ended
-FAILED = "an error"  # why, too; what the error said follows
 FileFault = sqlite3.Error  # what writing may raise within a transaction; it ends in a StudyError
 _APPLICATION_ID = 0x41434554  # "ACET"
 _AT_ONCE = 10_000  # numbers in a query; SQLite takes 32,766
 _HEADER = 100  # bytes of a SQLite file before its tables
-
-_SCHEMA = """
-CREATE TABLE study (                -- one row
-    objective   TEXT NOT NULL,      -- JSON: name, mode
-    constraints TEXT NOT NULL,      -- JSON list: name, upper or lower, margin_se, scale, on
-    policy      TEXT NOT NULL,
-    space       TEXT NOT NULL,      -- JSON
-    settings    TEXT NOT NULL,      -- JSON: budgets, workers, seed, searcher, confirm_top, source
-    versions    TEXT NOT NULL,      -- JSON: of Python and the packages that matter
-    code_hash   TEXT NOT NULL,      -- of the training function
-    created     REAL NOT NULL
-);
-CREATE TABLE sessions (             -- one row a run of the driver
-    session INTEGER PRIMARY KEY, started REAL NOT NULL, host TEXT,
-    seconds REAL NOT NULL DEFAULT 0,    -- in all
-    search_s REAL NOT NULL DEFAULT 0,   -- without late checks and confirmation: the budget's share
-    ended TEXT                          -- why; NULL while it runs, or if it was killed
-);
-CREATE TABLE trials (
-    trial INTEGER NOT NULL, attempt INTEGER NOT NULL, params TEXT NOT NULL,
-    total_steps INTEGER, interval INTEGER, cost_ratio REAL, resumed_from INTEGER NOT NULL DEFAULT 0,
-    state TEXT NOT NULL,            -- running finished stopped failed interrupted rejected
-    reason TEXT NOT NULL DEFAULT '', traceback TEXT, startup_cost_s REAL,
-    started REAL NOT NULL, ended REAL,
-    PRIMARY KEY (trial, attempt)
-);
-CREATE TABLE reports (              -- one row a (trial, attempt, step, kind): the one writer sees
-                                    -- to that; an index for it would cost a fifth of each report
-    seq INTEGER PRIMARY KEY, trial INTEGER NOT NULL, attempt INTEGER NOT NULL,
-    kind TEXT NOT NULL,             -- step: a report; end, after: a check at or after a trial's end
-    step INTEGER NOT NULL, objective REAL, -- NULL where it was NaN
-    checked_step INTEGER, checked_objective REAL, violation REAL,
-    stratum TEXT NOT NULL, rank INTEGER, of INTEGER,
-    decision TEXT NOT NULL,         -- continue stop finish
-    primary_cost_s REAL, snapshot_cost_s REAL NOT NULL DEFAULT 0, time REAL NOT NULL, metrics TEXT
-);
-CREATE TABLE checks (
-    seq INTEGER NOT NULL, "constraint" TEXT NOT NULL, value REAL, stderr REAL, cost_s REAL,
-    error TEXT, PRIMARY KEY (seq, "constraint")
-) WITHOUT ROWID;
-CREATE TABLE checkpoints (          -- kept models, and what resumable trials go on from
-    trial INTEGER NOT NULL, attempt INTEGER NOT NULL, step INTEGER NOT NULL,
-    kind TEXT NOT NULL,             -- model resume
-    path TEXT NOT NULL, bytes INTEGER NOT NULL,
-    digest TEXT,                    -- SHA-256 of what was written; NULL: by a version without it
-    PRIMARY KEY (trial, attempt, step, kind)
-);
-CREATE TABLE confirmations (        -- every use of the confirmation data
-    use INTEGER PRIMARY KEY, trial INTEGER NOT NULL, attempt INTEGER NOT NULL,
-    step INTEGER NOT NULL,
-    status TEXT NOT NULL,           -- confirmed failed; unconfirmed if confirm itself went wrong
-    metrics TEXT NOT NULL,          -- JSON: name -> [value, stderr]
-    error TEXT, time REAL NOT NULL
-);
-"""
 
 
 class ReportRow(NamedTuple):
@@ -167,6 +118,7 @@ class Store:
         self._db = connection
         self._lock = lock
         self.begun_anew = False  # what it held from before was given up
+        self._wordings: dict[str, Wording] = {}  # that this one has noted
         self._seq = self._one("SELECT coalesce(max(seq), 0) FROM reports")[0]
 
     # -- opening ---------------------------------------------------------------------------------
@@ -192,7 +144,7 @@ class Store:
             db = sqlite3.connect(building)
             db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             db.execute(f"PRAGMA user_version = {FORMAT}")
-            db.executescript(_SCHEMA)
+            db.executescript(SCHEMA)
             names = list(study)
             marks = ", ".join("?" * len(names))
             db.execute(
@@ -225,7 +177,7 @@ class Store:
             db = _connect(path)
             store = cls(path, db, lock, experiment)
             store.kept()  # what leads elsewhere is refused before anything is done to the file
-            _bring_up(db)
+            bring_up(db)
         except (sqlite3.Error, StudyFileError) as error:
             if db is not None:
                 db.close()
@@ -239,7 +191,7 @@ class Store:
     def read(cls, path: Path) -> Store:
         """Open an existing study file for reading, also while a study is running."""
         _inspect(path)
-        db = connect_to_read(path)
+        db = connect_as_now(path)
         try:
             store = cls(path, db, None)
             store.kept()
@@ -294,9 +246,12 @@ class Store:
             (seconds, search_s, session),
         )
 
-    def end_session(self, session: int, why: str) -> None:
+    def end_session(self, session: int, why: Reason) -> None:
         """A run of the driver ends in good order."""
-        self._db.execute("UPDATE sessions SET ended = ? WHERE session = ?", (why, session))
+        self._db.execute(
+            "UPDATE sessions SET ended = ?, ended_numbers = ? WHERE session = ?",
+            (*self._coded(why), session),
+        )
 
     def add_trial(
         self, trial: int, attempt: int, params: Mapping[str, Any], started: float, resumed_from: int
@@ -315,12 +270,13 @@ class Store:
         total_steps: int | None,
         interval: int | None,
         cost_ratio: float | None,
+        schedule: Reason,
     ) -> None:
-        """The last step and the interval are known."""
+        """The last step is known, the interval, and when checks are due by them."""
         self._db.execute(
-            "UPDATE trials SET total_steps = ?, interval = ?, cost_ratio = ? "
-            "WHERE trial = ? AND attempt = ?",
-            (total_steps, interval, cost_ratio, trial, attempt),
+            "UPDATE trials SET total_steps = ?, interval = ?, cost_ratio = ?, schedule = ?, "
+            "schedule_numbers = ? WHERE trial = ? AND attempt = ?",
+            (total_steps, interval, cost_ratio, *self._coded(schedule), trial, attempt),
         )
 
     def set_startup(self, trial: int, attempt: int, seconds: float) -> None:
@@ -335,16 +291,25 @@ class Store:
         trial: int,
         attempt: int,
         state: str,
-        reason: str,
+        reason: Reason,
         ended: float,
         traceback: str | None = None,
     ) -> None:
         """An attempt ends."""
         self._db.execute(
-            "UPDATE trials SET state = ?, reason = ?, ended = ?, traceback = ? "
+            "UPDATE trials SET state = ?, reason = ?, reason_numbers = ?, ended = ?, traceback = ? "
             "WHERE trial = ? AND attempt = ?",
-            (state, _writable(reason), ended, _writable(traceback), trial, attempt),
+            (state, *self._coded(reason), ended, _writable(traceback), trial, attempt),
         )
+
+    def _coded(self, reason: Reason) -> tuple[str, str]:
+        """A reason as two columns; what its code means is noted where it is new."""
+        code, sentence, short = reason.wording
+        if reason and self._wordings.get(code) != reason.wording:
+            self._wordings[code] = reason.wording
+            row = tuple(map(_writable, (code, sentence, short)))
+            self._db.execute("INSERT OR REPLACE INTO wordings VALUES (?, ?, ?)", row)
+        return code, json.dumps(dict(reason.numbers), default=_plain)
 
     def add_report(self, row: tuple[Any, ...], checks: Iterable[CheckRow] = ()) -> int:
         """Append a report (the fields of :class:`ReportRow` without seq) with its checks."""
@@ -463,6 +428,10 @@ class Store:
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
+    def wordings(self) -> dict[str, Wording]:
+        """What the codes of reasons mean."""
+        return read_wordings(self._db)
+
     def names(self) -> dict[str, int]:
         """Trials by the names that another engine gave them: most studies have none."""
         if not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'names'"):
@@ -494,9 +463,16 @@ class Store:
                 ahead = checks.fetchone()
             yield row, found
 
-    def attempts(self, trial: int) -> list[dict[str, Any]]:
-        """The rows of ``trials`` of all attempts of one trial, in order."""
-        return self.rows("SELECT * FROM trials WHERE trial = ? ORDER BY attempt", (trial,))
+    def attempts(self, trial: int | None = None) -> list[dict[str, Any]]:
+        """The rows of ``trials`` of all attempts, or of those of one trial, in order."""
+        which = "" if trial is None else "WHERE trial = ? "
+        values = () if trial is None else (trial,)
+        rows = self.rows(f"SELECT * FROM trials {which}ORDER BY trial, attempt", values)
+        wordings = self.wordings()
+        for row in rows:
+            for name in ("reason", "schedule"):
+                row[name] = as_reason(wordings, row[name], row.pop(f"{name}_numbers"))
+        return rows
 
     def reports_at(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """The rows of ``reports`` with these numbers (``seq``), in order."""
@@ -630,6 +606,14 @@ def _writable(text: str | None) -> str | None:
     return text if text is None else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def _plain(value: object) -> float | str:
+    """A number of a policy of somebody's own, such as one of NumPy's, as JSON takes it."""
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return str(value)
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     # used by one thread at a time, but an experiment may be closed by another than ran it
     db = sqlite3.connect(path, timeout=10, check_same_thread=False)
@@ -637,26 +621,6 @@ def _connect(path: Path) -> sqlite3.Connection:
     # a commit survives the process being killed; only a power cut may lose the last moments
     db.execute("PRAGMA synchronous = NORMAL")
     return db
-
-
-def _to_2(db: sqlite3.Connection) -> None:
-    """Checksums of what is kept."""
-    db.execute("ALTER TABLE checkpoints ADD COLUMN digest TEXT")
-
-
-_STEPS = {1: _to_2}  # from each older format to the next one
-
-
-def _bring_up(db: sqlite3.Connection) -> None:
-    """Bring a file of an older format up to this one, all at once or not at all."""
-    version = int(db.execute("PRAGMA user_version").fetchone()[0])
-    if version == FORMAT:
-        return
-    db.execute("BEGIN IMMEDIATE")
-    with db:  # commits, or rolls back
-        for older in range(version, FORMAT):
-            _STEPS[older](db)
-        db.execute(f"PRAGMA user_version = {FORMAT}")
 
 
 def _inspect(path: Path) -> None:

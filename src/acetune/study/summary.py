@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acetune.core.goals import Constraint, Goals
+from acetune.core.reason import FAILED
 from acetune.core.words import count, estimate, missing_words, number, parameters
-from acetune.study.store import FAILED
 from acetune.study.trust import after_failed_confirmation, no_recommendation, trust_in_best
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         if best.checkpoint is not None:
             text = shown(best.checkpoint)
             rows.append(("model", text if fault is None else f"{text} {fault}; {best.instead()}"))
-    if result.ended is not None and result.interrupted:
+    if result.interrupted:
         rows.append(("ended", "interrupted by the user; the same call again goes on"))
-    elif result.ended is not None and result.ended.startswith(FAILED):
+    elif result.ended_code == FAILED:
         rows.append(("ended", f"by {result.ended}"))
     counts = ", ".join(f"{result.counts[s]:,} {s}" for s in STATES if result.counts.get(s))
     rows.append(("trials", f"{sum(result.counts.values()):,} ({counts})"))

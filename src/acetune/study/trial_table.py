@@ -25,7 +25,7 @@ def trial_rows(view: StudyView) -> list[dict[str, Any]]:
             "trial": trial.trial,
             "attempts": trial.attempt,
             "state": trial.state,
-            "reason": trial.reason,
+            "reason": str(trial.reason),
             "total_steps": trial.total_steps,
             "interval": trial.interval,
             "cost_ratio": trial.cost_ratio,

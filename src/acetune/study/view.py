@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -18,6 +18,7 @@ from acetune.artifacts import Kept
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Goals
 from acetune.core.goals_json import goals_from_json
+from acetune.core.reason import Reason, Wording
 from acetune.study.ahead import ReadAhead
 from acetune.study.columns import (
     Array,
@@ -29,13 +30,15 @@ from acetune.study.columns import (
     read_ranks,
     read_reports,
 )
+from acetune.study.formats import as_reason, connect_as_now, read_wordings
 from acetune.study.store import Store, understanding
 
 _Stat: TypeAlias = tuple[int, ...] | None  # what changes when a file does; None: there is none
 
 _TRIALS = (
     "SELECT trial, attempt, params, total_steps, interval, cost_ratio, resumed_from, state, "
-    "reason, startup_cost_s, started, ended FROM trials ORDER BY trial, attempt"
+    "startup_cost_s, started, ended, reason, reason_numbers, schedule, schedule_numbers "
+    "FROM trials ORDER BY trial, attempt"
 )
 _SMALL = (
     ("study", "rowid"),
@@ -56,10 +59,11 @@ class TrialRow(NamedTuple):
     cost_ratio: float | None
     resumed_from: int
     state: str
-    reason: str
     startup_cost_s: float | None
     started: float
     ended: float | None
+    reason: Reason  # why it ended
+    schedule: Reason  # when it is checked
 
 
 class StudyView:
@@ -89,6 +93,8 @@ class StudyView:
         The latest attempt of each trial, in the order of their numbers.
     sessions, confirmations:
         The rows of these tables, in order.
+    ended:
+        Why the last session ended; None while it runs, or if it was killed.
     models:
         The models that are kept, by trial, attempt and step.
     startup_s, disk_bytes:
@@ -108,6 +114,7 @@ class StudyView:
     trials: list[TrialRow]
     sessions: list[dict[str, Any]]
     confirmations: list[dict[str, Any]]
+    ended: Reason | None
     models: dict[tuple[int, int, int], Kept]
     startup_s: float
     disk_bytes: int
@@ -219,10 +226,9 @@ class StudyView:
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[tuple[Store, sqlite3.Connection]]:
-        uri = f"{self._file.resolve().as_uri()}?mode=ro"
         with contextlib.ExitStack() as opened:
             try:
-                db = sqlite3.connect(uri, uri=True, timeout=10, isolation_level=None)
+                db = connect_as_now(self._file)
                 opened.callback(db.close)
                 store = Store(self._file, db, None)
             except (sqlite3.Error, UnicodeDecodeError) as error:  # also in SQLite's own messages
@@ -248,6 +254,10 @@ class StudyView:
         encoded = ("objective", "constraints", "policy", "space", "settings", "versions")
         self.info = {k: json.loads(v) if k in encoded else v for k, v in info.items()}
         self.sessions = read["sessions"]
+        self.ended = None
+        if self.sessions and self.sessions[-1]["ended"] is not None:
+            last = self.sessions[-1]
+            self.ended = as_reason(store.wordings(), last["ended"], last["ended_numbers"])
         self.confirmations = [
             {**use, "metrics": json.loads(use["metrics"])} for use in read["confirmations"]
         ]
@@ -261,7 +271,8 @@ class StudyView:
 
     def _read_trials(self, db: sqlite3.Connection) -> bool:
         rows = db.execute(_TRIALS).fetchall()
-        self.startup_s = sum(row[9] or 0.0 for row in rows)
+        wordings = read_wordings(db)
+        self.startup_s = sum(row[8] or 0.0 for row in rows)
         latest = {row[0]: row for row in rows}  # the last of several attempts stays
         if latest == self._trial_rows:
             return False
@@ -269,10 +280,10 @@ class StudyView:
         if len(latest) < len(rows):
             for row in rows:
                 if row is not latest[row[0]]:
-                    self._earlier.setdefault(row[0], []).append(_trial_row(row))
+                    self._earlier.setdefault(row[0], []).append(_trial_row(row, wordings))
         known = {trial.trial: trial for trial in self.trials}
         self.trials = [
-            known[number] if self._trial_rows.get(number) == row else _trial_row(row)
+            known[number] if self._trial_rows.get(number) == row else _trial_row(row, wordings)
             for number, row in latest.items()
         ]
         self._trial_rows = latest
@@ -365,8 +376,9 @@ class StudyView:
         return False
 
 
-def _trial_row(row: tuple[Any, ...]) -> TrialRow:
-    return TrialRow(row[0], row[1], json.loads(row[2]), *row[3:])
+def _trial_row(row: tuple[Any, ...], wordings: Mapping[str, Wording]) -> TrialRow:
+    reason, schedule = (as_reason(wordings, *row[at : at + 2]) for at in (11, 13))
+    return TrialRow(*row[:2], json.loads(row[2]), *row[3:11], reason, schedule)
 
 
 @contextlib.contextmanager

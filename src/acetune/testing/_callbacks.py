@@ -200,6 +200,6 @@ def check_study_callback(callback: StudyCallback) -> None:
                 call("on_report", trial.number, report, coordinator.report(trial, report).decision)
                 call("on_tick")
             record = stopper.history.trials[trial.number]
-            call("on_trial_end", trial.number, record.state, record.reason)
+            call("on_trial_end", trial.number, record.state, str(record.reason))
         call("on_notice", "something worth knowing")
         call("on_end")

@@ -351,7 +351,7 @@ def every_decision_has_a_reason(policy: Policy) -> None:
         for decision in run.decisions:
             _require_words(decision)
         for record in run.stopper.history.trials.values():
-            require(record.reason.strip(), f"trial {record.id!r} has ended without a reason")
+            require(str(record.reason).strip(), f"trial {record.id!r} has ended without a reason")
     trial = Run(policy, seed=0).stopper.start("new", LAST)
     for step in (1, 2, 3):  # a report made twice has a reason too
         if not trial.observe(step, 0.0).stop:
@@ -359,9 +359,9 @@ def every_decision_has_a_reason(policy: Policy) -> None:
 
 
 def _require_words(decision: Decision) -> None:
-    reason = decision.reason
-    filled = reason.strip() and not set(reason) & set("{}") and "None" not in reason
-    require(filled, f"the reason of {decision} reads {reason!r}")
+    for reason in (decision.reason, decision.because.short):
+        filled = reason.strip() and not set(reason) & set("{}") and "None" not in reason
+        require(filled, f"the reason of {decision} reads {reason!r}")
 
 
 def decisions_hold_numbers(policy: Policy) -> None:
@@ -369,7 +369,9 @@ def decisions_hold_numbers(policy: Policy) -> None:
     for seed in SEEDS:
         for decision in played(policy, seed).decisions:
             rank, of = decision.rank, decision.of
-            require(not math.isnan(decision.number), f"the number of {decision} is NaN")
+            for name, number in decision.numbers.items():
+                known = isinstance(number, str) or not math.isnan(number)
+                require(known, f"{name} of {decision} is NaN")
             require((rank is None) == (of is None), f"{decision} has only one of rank and of")
             if rank is not None and of is not None:
                 require(1 <= rank <= of, f"{decision} has rank {rank} of {of}")

@@ -9,7 +9,7 @@ import numpy as np
 
 from acetune.core.cost import interval_threshold
 from acetune.core.words import count
-from acetune.report.explanation import checked_along, checked_when
+from acetune.policies.base import checked_along
 from acetune.report.figures.digest import Digest, Floats, Mask, thinned
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures.look import BEST_OF_ALL, INVALID, NEUTRAL
@@ -24,22 +24,24 @@ def intervals(digest: Digest) -> Drawing:
     """Measured cost ratio of each trial over its last step T, by the interval that was chosen."""
     if not digest.constrained:
         return nothing("intervals", _TITLE, "This study has no constraints, so nothing is checked.")
-    policy = digest.view.info["policy"]
     trials = [row for row in digest.view.trials if row.total_steps and row.interval]
     steps = np.array([row.total_steps for row in trials], float)
     each = np.array([checked_along(row.interval, row.total_steps) for row in trials], bool)
     ratio = within_reach(np.array([row.cost_ratio or math.nan for row in trials], float))
     known = np.isfinite(ratio)
-    often = f"at {checked_when(policy)}"
+    often = next(
+        (row.schedule.short for row, along in zip(trials, each, strict=True) if along),
+        "along the way",
+    )
     if not known.any():
         why = "No trial has started with a measured cost of a check yet."
         if trials:
             why += f" {_chosen_words(each, often)}"
         return nothing("intervals", _TITLE, why)
-    p = policy.get("truncation")
-    adaptive = policy.get("interval") == "adaptive" and isinstance(p, (int, float))
+    chosen = (row.schedule.numbers for row in trials if "threshold" in row.schedule.numbers)
+    p = next((float(numbers["share"]) for numbers in chosen), None)
     rows = thinned(np.flatnonzero(known), _MOST, _extremes(ratio, steps, known))
-    data = _threshold(float(p), steps[known]) if adaptive else []
+    data = _threshold(p, steps[known]) if p is not None else []
     for label, which, colour, symbol in (
         (f"checked {often}", each, BEST_OF_ALL, "circle"),
         ("checked at the end", ~each, INVALID, "square-open"),
@@ -66,7 +68,7 @@ def intervals(digest: Digest) -> Drawing:
         margin={"b": 66},
     )
     unknown = len(digest.view.trials) - int(known.sum())
-    caption = _caption(adaptive, p, len(rows), int(known.sum()), unknown)
+    caption = _caption(p, len(rows), int(known.sum()), unknown)
     at = np.flatnonzero(known)
     middle = float(np.median(ratio[known]))
     alt = (
@@ -74,9 +76,9 @@ def intervals(digest: Digest) -> Drawing:
         f"{number(float(ratio[known].min()), 3)} to {number(float(ratio[known].max()), 3)} "
         f"training steps, {number(middle, 3)} in the middle."
     )
-    if adaptive:
+    if p is not None:
         lengths, which = np.unique(steps[at], return_inverse=True)
-        thresholds = np.array([interval_threshold(float(p), length) for length in lengths])
+        thresholds = np.array([interval_threshold(p, length) for length in lengths])
         below = ratio[at] < thresholds[which]
         alt += f" {int(below.sum()):,} of {len(at):,} trials lay below the threshold."
         if late := int(np.sum(each[at] & ~below)):
@@ -125,12 +127,12 @@ def _log_axis(values: Floats) -> dict[str, Any]:
     return log_axis(low - room, high + room)
 
 
-def _caption(adaptive: bool, p: Any, shown: int, known: int, unknown: int) -> str:
+def _caption(p: float | None, shown: int, known: int, unknown: int) -> str:
     text = (
         "Each mark is a trial, where it stood when it started: the number of its steps T, and the "
         "cost of one check measured in training steps by then, r."
     )
-    if adaptive:
+    if p is not None:
         text += (
             f" Below the dashed line, Theorem 1's threshold for p = {p:g} (the share that is "
             "stopped), checking at every step is expected to cost less; above it, one check at "

@@ -1,0 +1,88 @@
+"""Why something happened to a trial: a code and named numbers, put into words only here."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+Value: TypeAlias = float | str  # of a name in a sentence
+_PARSER = string.Formatter()
+
+
+class Wording(NamedTuple):
+    """One kind of reason: its code, and the sentences that its numbers are filled into.
+
+    A policy has a constant of this kind for each of its answers. ``short`` names only what many
+    trials have in common, so that they can be counted together; it is the sentence by default.
+
+    >>> CUT = Wording("worst", "rank {rank} of {of}: in the worst {share:.0%}", "worst {share:.0%}")
+    >>> reason = Reason(CUT, {"rank": 4, "of": 4, "share": 0.25})
+    >>> str(reason), reason.short
+    ('rank 4 of 4: in the worst 25%', 'worst 25%')
+    """
+
+    code: str
+    sentence: str
+    short: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A code with its numbers. ``str(reason)`` is the sentence."""
+
+    wording: Wording
+    numbers: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def code(self) -> str:
+        """What kind of reason it is."""
+        return self.wording.code
+
+    @property
+    def short(self) -> str:
+        """The reason without what differs from trial to trial."""
+        return _filled(self.wording.short or self.wording.sentence, self.numbers)
+
+    @property
+    def shared(self) -> dict[str, Value | None]:
+        """The numbers in the short form: reasons are counted by their code and these."""
+        names = _names(self.wording.short or self.wording.sentence)
+        return {name: self.numbers.get(name) for name in names}
+
+    def __str__(self) -> str:
+        return _filled(self.wording.sentence, self.numbers)
+
+    def __bool__(self) -> bool:
+        return bool(self.wording.code)
+
+
+NO_REASON = Reason(Wording("", ""))
+LAST_STEP = Reason(Wording("last_step", "reached its last step"))
+INTERRUPTED = Reason(Wording("interrupted_by_user", "interrupted by the user"))
+FAILED = "session_failed"  # the code of a session that an error has ended
+BY_ITSELF = Reason(Wording("by_itself", "ended by itself"))
+
+
+def stated(code: str, text: str) -> Reason:
+    """A reason that comes as a text, such as an error's message.
+
+    >>> str(stated("error", "KeyError: '{x}'"))
+    "KeyError: '{x}'"
+    """
+    return Reason(Wording(code, "{text}"), {"text": text})
+
+
+@lru_cache(maxsize=1024)
+def _names(template: str) -> tuple[str, ...]:
+    return tuple(name for _, name, _, _ in _PARSER.parse(template) if name)
+
+
+def _filled(template: str, numbers: Mapping[str, Value]) -> str:
+    try:
+        return template.format_map(numbers)
+    except (LookupError, ValueError, AttributeError, TypeError):
+        # a policy of somebody's own, or a damaged file: what is known is better than an error
+        return f"{template} {dict(numbers)}"

@@ -1,0 +1,175 @@
+"""Formats of the study file: its tables now, and how a file of an earlier format comes to them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+
+from acetune.core.reason import FAILED, INTERRUPTED, NO_REASON, Reason, Wording
+from acetune.study.database import connect_to_read
+
+FORMAT = 3
+
+SCHEMA = """
+CREATE TABLE study (                -- one row
+    objective   TEXT NOT NULL,      -- JSON: name, mode
+    constraints TEXT NOT NULL,      -- JSON list: name, upper or lower, margin_se, scale, on
+    policy      TEXT NOT NULL,
+    space       TEXT NOT NULL,      -- JSON
+    settings    TEXT NOT NULL,      -- JSON: budgets, workers, seed, searcher, confirm_top, source
+    versions    TEXT NOT NULL,      -- JSON: of Python and the packages that matter
+    code_hash   TEXT NOT NULL,      -- of the training function
+    created     REAL NOT NULL
+);
+CREATE TABLE sessions (             -- one row a run of the driver
+    session INTEGER PRIMARY KEY, started REAL NOT NULL, host TEXT,
+    seconds REAL NOT NULL DEFAULT 0,    -- in all
+    search_s REAL NOT NULL DEFAULT 0,   -- without late checks and confirmation: the budget's share
+    ended TEXT,                         -- why: a code; NULL while it runs, or if it was killed
+    ended_numbers TEXT NOT NULL DEFAULT '{}'
+);
+CREATE TABLE trials (
+    trial INTEGER NOT NULL, attempt INTEGER NOT NULL, params TEXT NOT NULL,
+    total_steps INTEGER, interval INTEGER, cost_ratio REAL, resumed_from INTEGER NOT NULL DEFAULT 0,
+    state TEXT NOT NULL,            -- running finished stopped failed interrupted rejected
+    traceback TEXT, startup_cost_s REAL, started REAL NOT NULL, ended REAL,
+    reason TEXT NOT NULL DEFAULT '',            -- why it ended: a code of wordings
+    reason_numbers TEXT NOT NULL DEFAULT '{}',  -- JSON: what its sentence is filled with
+    schedule TEXT NOT NULL DEFAULT '',          -- when it is checked: a code of wordings
+    schedule_numbers TEXT NOT NULL DEFAULT '{}',
+    PRIMARY KEY (trial, attempt)
+);
+CREATE TABLE wordings (             -- what codes mean
+    code TEXT PRIMARY KEY,
+    sentence TEXT NOT NULL,         -- with the names of numbers in braces
+    short TEXT NOT NULL             -- with those that many trials have in common; '': the sentence
+);
+CREATE TABLE reports (              -- one row a (trial, attempt, step, kind): the one writer sees
+                                    -- to that; an index for it would cost a fifth of each report
+    seq INTEGER PRIMARY KEY, trial INTEGER NOT NULL, attempt INTEGER NOT NULL,
+    kind TEXT NOT NULL,             -- step: a report; end, after: a check at or after a trial's end
+    step INTEGER NOT NULL, objective REAL, -- NULL where it was NaN
+    checked_step INTEGER, checked_objective REAL, violation REAL,
+    stratum TEXT NOT NULL, rank INTEGER, of INTEGER,
+    decision TEXT NOT NULL,         -- continue stop finish
+    primary_cost_s REAL, snapshot_cost_s REAL NOT NULL DEFAULT 0, time REAL NOT NULL, metrics TEXT
+);
+CREATE TABLE checks (
+    seq INTEGER NOT NULL, "constraint" TEXT NOT NULL, value REAL, stderr REAL, cost_s REAL,
+    error TEXT, PRIMARY KEY (seq, "constraint")
+) WITHOUT ROWID;
+CREATE TABLE checkpoints (          -- kept models, and what resumable trials go on from
+    trial INTEGER NOT NULL, attempt INTEGER NOT NULL, step INTEGER NOT NULL,
+    kind TEXT NOT NULL,             -- model resume
+    path TEXT NOT NULL, bytes INTEGER NOT NULL,
+    digest TEXT,                    -- SHA-256 of what was written; NULL: by a version without it
+    PRIMARY KEY (trial, attempt, step, kind)
+);
+CREATE TABLE confirmations (        -- every use of the confirmation data
+    use INTEGER PRIMARY KEY, trial INTEGER NOT NULL, attempt INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    status TEXT NOT NULL,           -- confirmed failed; unconfirmed if confirm itself went wrong
+    metrics TEXT NOT NULL,          -- JSON: name -> [value, stderr]
+    error TEXT, time REAL NOT NULL
+);
+"""
+
+EARLIER = "earlier"  # the code of what a version without codes wrote as text
+
+
+def _to_2(db: sqlite3.Connection) -> None:
+    """Checksums of what is kept."""
+    db.execute("ALTER TABLE checkpoints ADD COLUMN digest TEXT")
+
+
+def _to_3(db: sqlite3.Connection) -> None:
+    """Reasons as codes with numbers, where there were sentences."""
+    for table, column in (
+        ("trials", "reason_numbers TEXT NOT NULL DEFAULT '{}'"),
+        ("trials", "schedule TEXT NOT NULL DEFAULT ''"),
+        ("trials", "schedule_numbers TEXT NOT NULL DEFAULT '{}'"),
+        ("sessions", "ended_numbers TEXT NOT NULL DEFAULT '{}'"),
+    ):
+        db.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+    db.execute(
+        "CREATE TABLE wordings (code TEXT PRIMARY KEY, sentence TEXT NOT NULL, short TEXT NOT NULL)"
+    )
+    wordings = (
+        (EARLIER, "{text}", ""),
+        (f"{EARLIER}_stop", "{text}", "stopped by the policy"),
+        (f"{EARLIER}_schedule", "first due at step {first} of {steps}", "along the way"),
+        INTERRUPTED.wording,
+        (FAILED, "an error: {text}", ""),
+    )
+    db.executemany("INSERT INTO wordings VALUES (?, ?, ?)", wordings)
+    rows = db.execute("SELECT rowid, state, reason, interval, total_steps FROM trials").fetchall()
+    for row, state, reason, interval, total in rows:
+        code = f"{EARLIER}_stop" if state == "stopped" else EARLIER
+        ended = (code, json.dumps({"text": reason})) if reason else ("", "{}")
+        planned = ("", "{}")
+        if interval is not None:
+            numbers = {"first": interval, "steps": "an unknown number" if total is None else total}
+            planned = (f"{EARLIER}_schedule", json.dumps(numbers))
+        db.execute(
+            "UPDATE trials SET reason = ?, reason_numbers = ?, schedule = ?, schedule_numbers = ? "
+            "WHERE rowid = ?",
+            (*ended, *planned, row),
+        )
+    for row, text in db.execute(
+        "SELECT session, ended FROM sessions WHERE ended NOT NULL"
+    ).fetchall():
+        code, numbers = EARLIER, {"text": text}
+        if text == str(INTERRUPTED):
+            code, numbers = INTERRUPTED.code, {}
+        elif text.startswith("an error: "):
+            code, numbers = FAILED, {"text": text.removeprefix("an error: ")}
+        db.execute(
+            "UPDATE sessions SET ended = ?, ended_numbers = ? WHERE session = ?",
+            (code, json.dumps(numbers), row),
+        )
+
+
+_STEPS = {1: _to_2, 2: _to_3}  # from each older format to the next one
+
+
+def bring_up(db: sqlite3.Connection) -> None:
+    """Bring a file of an older format up to this one, all at once or not at all."""
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if version == FORMAT:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    with db:  # commits, or rolls back
+        for older in range(version, FORMAT):
+            _STEPS[older](db)
+        db.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+def connect_as_now(path: Path) -> sqlite3.Connection:
+    """A study file to read, in the format of now: one of an older format is brought up in a copy.
+
+    The copy is in memory. The file itself changes only when its study goes on.
+    """
+    db = connect_to_read(path)
+    if int(db.execute("PRAGMA user_version").fetchone()[0]) >= FORMAT:
+        return db
+    copy = sqlite3.connect(":memory:")
+    with contextlib.closing(db):
+        db.backup(copy)
+    bring_up(copy)
+    return copy
+
+
+def read_wordings(db: sqlite3.Connection) -> dict[str, Wording]:
+    """What the codes in a file mean."""
+    found = db.execute("SELECT code, sentence, short FROM wordings")
+    return {code: Wording(code, sentence, short) for code, sentence, short in found}
+
+
+def as_reason(wordings: Mapping[str, Wording], code: str, numbers: str) -> Reason:
+    """A reason from its two columns."""
+    if not code:
+        return NO_REASON
+    return Reason(wordings.get(code, Wording(code, code)), json.loads(numbers))
