@@ -58,7 +58,7 @@ def finished_trial(number: int, values: list[float]) -> FrozenTrial:
         f"completed_rung_{rung}": values[step - 1] for step, rung in RUNGS.items()
     }
     attributes["ace:start"] = {"trial": number, "total_steps": 99, "interval": 1, "ratio": None}
-    end = {"state": "finished", "reason": "", "check": None, "spent": [1.0, STEPS, 0.0, 0]}
+    end = {"state": "finished", "reason": "done", "check": None, "spent": [1.0, STEPS, 0.0, 0]}
     attributes["ace:end"] = {"trial": number, **end}
     if number == 0:  # one valid checkpoint that nobody beats: others are not worth a check
         values = [-10.0, *values[1:]]

@@ -18,8 +18,9 @@ from typing import Any
 
 from acetune.artifacts import delete_inside
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
+from acetune.core.reason import INTERRUPTED
 from acetune.hardware import available_cores, processor
-from acetune.study.store import INTERRUPTED, Store, reading
+from acetune.study.store import Store, reading
 from acetune.versions import installed_versions
 from paper.live_plan import LiveCase
 
@@ -158,7 +159,7 @@ def _has_ended(store: Store) -> bool:
     are better than the answer are left without one.
     """
     sessions = store.rows("SELECT ended FROM sessions ORDER BY session")
-    if not sessions or sessions[-1]["ended"] in (None, INTERRUPTED):
+    if not sessions or sessions[-1]["ended"] in (None, INTERRUPTED.code):
         return False
     waiting = store.rows(
         "SELECT count(*) AS n FROM checkpoints c WHERE kind = 'model' AND NOT EXISTS "

@@ -22,7 +22,6 @@ from acetune.study.found import (
     Ledger,
     judge_fresh,
 )
-from acetune.study.reasons import short_reason
 from acetune.study.result import StudyResult, WhatIf
 from acetune.study.store import Store
 
@@ -33,7 +32,8 @@ LATEST_ATTEMPTS = (
 
 _TRIALS_TEMPLATE = (
     """
-SELECT t.trial, t.attempt AS attempts, t.state, t.reason, t.total_steps, t.interval, t.cost_ratio,
+SELECT t.trial, t.attempt AS attempts, t.state, t.reason, t.reason_numbers,
+    t.total_steps, t.interval, t.cost_ratio,
     max(r.step) FILTER (WHERE r.attempt = t.attempt) AS last_step,
     count(r.seq) FILTER (WHERE r.kind = 'step' AND r.attempt = t.attempt) AS reports,
     count(c.seq) FILTER (WHERE r.attempt = t.attempt) AS checks,
@@ -285,9 +285,9 @@ def read_result(store: Store) -> StudyResult:
     misses = best_of_each_trial(store, goals, "invalid")
     misses = [found for found in misses if math.isfinite(found.violation)]
     candidates = read_candidates(store, goals, json.loads(info["settings"]), uses)
-    states = store.rows(f"SELECT state, reason FROM ({LATEST_ATTEMPTS})")
+    states = store.rows(f"SELECT state, reason, reason_numbers FROM ({LATEST_ATTEMPTS})")
     why = [
-        short_reason(row["state"], row["reason"])
+        in_words(store, row["reason"], row["reason_numbers"], short=True)
         for row in states
         if row["state"] in ("stopped", "failed", "interrupted")
     ]
@@ -296,7 +296,8 @@ def read_result(store: Store) -> StudyResult:
         'SELECT trial, "constraint", error FROM checks JOIN reports USING (seq) '
         "WHERE value IS NULL ORDER BY seq, cost_s IS NULL LIMIT 1"
     )
-    sessions = store.rows("SELECT ended FROM sessions ORDER BY session")
+    sessions = store.rows("SELECT ended, ended_numbers FROM sessions ORDER BY session")
+    ended = sessions[-1]["ended"] if sessions else None
     objectives = [row["objective"] for row in steps if row["objective"] is not None]
     return StudyResult(
         study=store.path,
@@ -309,11 +310,21 @@ def read_result(store: Store) -> StudyResult:
         strata=_counted(row["stratum"] for row in steps),
         reasons=_counted(why),
         confirmation_uses=len(uses),
-        ended=sessions[-1]["ended"] if sessions else None,
+        ended=None if ended is None else in_words(store, *sessions[-1].values()),
+        ended_code=ended or "",
         info=info,
         failed_check=FailureOfCheck(**failed[0]) if failed else None,
         finite_reports=sum(map(math.isfinite, objectives)),
     )
+
+
+def in_words(store: Store, code: str, numbers: str, *, short: bool = False) -> str:
+    """A code with its numbers as a sentence."""
+    if not code:
+        return ""
+    row = store.rows("SELECT * FROM wordings WHERE code = ?", (code,))[0]
+    words: str = (short and row["short"]) or row["sentence"]
+    return words.format(**json.loads(numbers))
 
 
 def _counted(words: Iterable[str]) -> dict[str, int]:

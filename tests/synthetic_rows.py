@@ -12,6 +12,10 @@ import numpy as np
 from acetune.artifacts import kept_name
 from acetune.core.cost import best_interval
 from acetune.core.goals import Constraint, Goals, Mode, Objective
+from acetune.core.reason import INTERRUPTED, LAST_STEP, Reason, Wording, stated
+from acetune.core.record import Progress, TrialRecord
+from acetune.policies import ACE
+from acetune.policies.strata import WORST
 
 BEGAN = 1_790_000_000.0  # 2026-09-21, when every synthetic study begins
 WORKERS = 8
@@ -69,6 +73,7 @@ class Rows:
         self.space = _space(hostile)
         self._sign = 1.0 if mode == "max" else -1.0
         self._running = running
+        self._wordings: dict[str, Wording] = {}
         self._make_segments(trials, reports, running)
         self._make_reports()
         self._make_checks()
@@ -129,23 +134,43 @@ class Rows:
                     reason = f"RuntimeError: {HOSTILE}\n\"quoted\" 'too' \\ {_LONG}"
                 traceback = f"Traceback (most recent call last):\n  ...\n{reason}\n"
             else:
-                reason = {
-                    "finished": "reached its last step",
-                    "interrupted": "its driver process was ended",
-                    "running": "",
-                }.get(state) or self.stopped_because.get(i, "")
+                reason = ""
             rows.append(
                 (int(self.trial[i]), int(self.attempt[i]), json.dumps(self.params[i]),
-                 int(self.total[i]), int(self.interval[i]), float(self.ratio[i]), 0, state, reason,
-                 traceback, 0.2, float(self.started[i]), None if state == "running" else ended)
+                 int(self.total[i]), int(self.interval[i]), float(self.ratio[i]), 0, state,
+                 traceback, 0.2, float(self.started[i]), None if state == "running" else ended,
+                 *self._why(i, state, reason), *self._schedule(i))
             )  # fmt: skip
         for trial in self.rejected:
             params = json.dumps(params_of(self.space, self._rng))
             now = float(BEGAN + trial)
             reason = "width 512 breaks its limit <= 256"
-            rows.append((int(trial), 1, params, None, None, None, 0, "rejected", reason, None, None,
-                         now, now))  # fmt: skip
+            why = self._coded(stated("limit", reason))
+            rows.append((int(trial), 1, params, None, None, None, 0, "rejected", None, None,
+                         now, now, *why, "", "{}"))  # fmt: skip
         return rows
+
+    def wording_rows(self) -> list[tuple[str, ...]]:
+        """The table ``wordings``: after that of trials."""
+        return [tuple(wording) for wording in self._wordings.values()]
+
+    def _coded(self, reason: Reason) -> tuple[str, str]:
+        self._wordings[reason.code] = reason.wording
+        return reason.code, json.dumps(dict(reason.numbers))
+
+    def _why(self, i: int, state: str, text: str) -> tuple[str, str]:
+        if state == "stopped" and i in self.stopped_because:
+            return self._coded(Reason(WORST, self.stopped_because[i]))
+        if state == "finished":
+            return self._coded(LAST_STEP)
+        if state == "interrupted":
+            return self._coded(stated("driver_ended", "its driver process was ended"))
+        return self._coded(stated("failed", text)) if text else ("", "{}")
+
+    def _schedule(self, i: int) -> tuple[str, str]:
+        progress = Progress(total_steps=int(self.total[i]), interval=int(self.interval[i]))
+        record = TrialRecord("any", progress=progress, cost_ratio=float(self.ratio[i]))
+        return self._coded(ACE(truncation=TRUNCATION).schedule(record))
 
     # -- one row a report ------------------------------------------------------------------------
 
@@ -221,8 +246,13 @@ class Rows:
         rank[stop] = (of - np.floor(draw * np.maximum(cut, 1)).astype(np.int64))[stop]
         self.rank, self.of, self.stop = rank, of, stop
         self.stopped_because = {
-            int(self.segment[i]): f"rank {rank[i]} of {of[i]} {_STRATA[self.stratum[i]]} reports "
-            f"at step {self.step[i]}: in the worst {TRUNCATION:.0%}"
+            int(self.segment[i]): {
+                "rank": int(rank[i]),
+                "of": int(of[i]),
+                "stratum": _STRATA[self.stratum[i]],
+                "step": int(self.step[i]),
+                "share": TRUNCATION,
+            }
             for i in np.flatnonzero(stop)
         }
 
@@ -273,10 +303,12 @@ class Rows:
     def session_rows(self) -> list[tuple[Any, ...]]:
         """The table ``sessions``: interrupted once, then run to its end."""
         half = self.seconds / 2
-        end = None if self._running else "all trials are done"
+        end = (None, "{}")
+        if not self._running:
+            end = self._coded(stated("all_done", "all trials are done"))
         return [
-            (1, BEGAN, "host-a", half, half, "interrupted by the user"),
-            (2, BEGAN + half, "host-a", half, half, end),
+            (1, BEGAN, "host-a", half, half, *self._coded(INTERRUPTED)),
+            (2, BEGAN + half, "host-a", half, half, *end),
         ]
 
     def best_found(self) -> list[int]:

@@ -10,6 +10,7 @@ import pytest
 from acetune import ACE, Constraint
 from acetune.cli.exits import ExitCode, code_of
 from acetune.core.goals import Estimate, Goals, Objective
+from acetune.core.reason import INTERRUPTED, stated
 from acetune.study.result import load
 from cli.inside import Command
 from engines.helpers import by_hand, g_of, tune
@@ -44,7 +45,9 @@ def written(study: Path, ended: str | None, value: float) -> None:
     store = write(Written(goals, trials), study)
     if ended is not None:
         with store.transaction():
-            store.end_session(1, ended)
+            store.end_session(
+                1, INTERRUPTED if ended == str(INTERRUPTED) else stated("all_done", ended)
+            )
     store.close()
 
 

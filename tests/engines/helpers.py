@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import math
 import os
 import signal
@@ -104,8 +105,13 @@ def rows(study: Path, sql: str, *values: Any) -> list[dict[str, Any]]:
 
 
 def trial_rows(study: Path) -> list[dict[str, Any]]:
-    """One row an attempt."""
-    return rows(study, "SELECT * FROM trials ORDER BY trial, attempt")
+    """One row an attempt, with its reason in words."""
+    words = {row["code"]: row["sentence"] for row in rows(study, "SELECT * FROM wordings")}
+    found = rows(study, "SELECT * FROM trials ORDER BY trial, attempt")
+    for row in found:
+        numbers = json.loads(row["reason_numbers"])
+        row["reason"] = words[row["reason"]].format(**numbers) if row["reason"] else ""
+    return found
 
 
 def report_rows(study: Path) -> list[dict[str, Any]]:

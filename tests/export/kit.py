@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from acetune.core.goals import Constraint, FailedCheck, Goals, Objective, as_measurement
+from acetune.core.reason import stated
 from acetune.policies import ACE
 from acetune.study.opening import describe_study
 from acetune.study.store import CheckRow, Store
+from report.written import planned
 
 SETTINGS = {"confirm_top": 5, "keep_models": 3, "workers": 2, "searcher": "tpe"}
 BEGAN = 1_790_000_000.0
@@ -41,14 +43,14 @@ class Author:
         store = self.store
         with store.transaction():
             store.add_trial(trial, attempt, params, self.now, resumed_from)
-            store.set_plan(trial, attempt, total, 1, 0.5)
+            store.set_plan(trial, attempt, *planned(ACE(), total, 1, 0.5))
             store.set_startup(trial, attempt, 0.25)
             for step, (value, measured) in enumerate(reports, resumed_from + 1):
                 self.now += 1.0
                 self._report(trial, attempt, step, value, measured)
             if state != "running":
                 self.now += 1.0
-                store.end_trial(trial, attempt, state, reason, self.now)
+                store.end_trial(trial, attempt, state, stated(state, reason), self.now)
 
     def _report(
         self, trial: int, attempt: int, step: int, value: float, measured: Mapping[str, Any] | None

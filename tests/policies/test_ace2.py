@@ -491,7 +491,7 @@ def stopped_at(study: Stopper, values: Iterable[float]) -> tuple[int, str] | Non
     trial = study.start("a", 50)
     for step, value in enumerate(values, start=1):
         if trial.observe(step, value).stop:
-            return step, trial.record.reason
+            return step, str(trial.record.reason)
     return None
 
 
@@ -578,7 +578,7 @@ def test_a_step_0_of_optunas_counts_as_the_first(patience: float, step: int | No
     assert (at if at > 0 else None) == step
     if step is not None:
         record = study.pruner.digest(study).history.trials[trial.number]  # type: ignore[attr-defined]
-        assert record.reason == (
+        assert str(record.reason) == (
             f"behind the best feasible checkpoint at step {step}, and no better than at step 0"
         )
 

@@ -68,7 +68,7 @@ def test_one_in_four_rounded_up_goes_on() -> None:
     for index in range(4):
         study.start(index, 9).observe(1, float(index), {"g": 0.0})
     decision = study.start("a", 9).observe(1, 0.5, {"g": 0.0})  # second of five
-    assert (decision.stop, decision.rank, decision.number) == (False, 2, 2.0)
+    assert (decision.stop, decision.rank, decision.numbers["places"]) == (False, 2, 2)
     assert study.start("b", 9).observe(1, 1.0, {"g": 0.0}).stop  # third of six
 
 

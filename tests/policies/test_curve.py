@@ -129,7 +129,7 @@ def test_a_trial_that_will_hardly_win_stops() -> None:
     study = study_of(PerformanceCurve(), *HALVED)
     decision = study.start("a", 3).observe(1, 4.0)  # expected to end near 2
     assert decision.stop
-    assert decision.number < 1e-3
+    assert float(decision.numbers["chance"]) < 1e-3
     assert "with probability" in decision.reason
     assert decision.reason.endswith("only, seen from step 1")
 
@@ -138,7 +138,7 @@ def test_a_trial_that_may_win_goes_on() -> None:
     study = study_of(PerformanceCurve(), *HALVED)
     decision = study.start("a", 3).observe(1, 1.02)  # expected to end near 0.51
     assert not decision.stop
-    assert 0.1 < decision.number < 0.9
+    assert 0.1 < float(decision.numbers["chance"]) < 0.9
     decision = study.start("b", 3).observe(1, 0.5)
     assert (decision.stop, decision.rank, decision.of) == (False, 1, 7)
     assert decision.reason == "rank 1 of 7 at step 1: no trial has been better"
@@ -175,7 +175,7 @@ def test_only_trials_that_finished_count() -> None:
     last.observe(1, 3.0)
     last.restore("running", "")
     last.fail("on purpose")
-    assert study.start("a", 3).observe(1, 5.0).number == 4.0
+    assert study.start("a", 3).observe(1, 5.0).numbers["finished"] == 4
     ended = study.start("ended by itself", 3)
     ended.observe(1, 0.3)
     ended.finish()
@@ -197,7 +197,7 @@ def test_zero_variance() -> None:
     exact = [(float(x), x / 2) for x in (1, 2, 3, 4, 5)]
     study = study_of(PerformanceCurve(), *exact)
     decision = study.start("a", 2).observe(1, 1.5)
-    assert (decision.stop, decision.number) == (True, 0.0)
+    assert (decision.stop, decision.numbers["chance"]) == (True, 0.0)
     alike = [(1.0, y) for y in (0.1, 0.2, 0.3, 0.4, 0.5)]
     study = study_of(PerformanceCurve(), *alike)
     decision = study.start("a", 2).observe(1, 9.0)
@@ -306,7 +306,7 @@ def test_against_a_second_implementation(seed: int) -> None:
             stops = chance is not None and chance < policy.probability and step != last
             assert decision.stop is stops
             if chance is not None:
-                assert decision.number == chance
+                assert decision.numbers.get("chance", 0.0) == chance  # 0: not finite
             stopped += stops
             if trial.state != "running":
                 del running[index]

@@ -74,7 +74,7 @@ def test_the_cutoff_is_the_interpolated_percentile_of_those_before() -> None:
     for index, value in enumerate((0.0, 0.0, 3.0, 4.0)):
         study.start(index, 9).observe(1, value)  # a stopped one stays in the comparison
     decision = study.start("a", 9).observe(1, 1.5)
-    assert (decision.stop, decision.number) == (False, 1.5)  # half way between 0 and 3
+    assert (decision.stop, decision.numbers["cutoff"]) == (False, 1.5)  # half way between 0 and 3
     assert study.start("b", 9).observe(1, 1.51).stop
 
 

@@ -43,7 +43,7 @@ def test_the_best_so_far_is_compared_with_the_median_of_running_averages() -> No
     assert not trial.observe(1, 5.0).stop  # the median at step 1 is 5
     decision = trial.observe(2, 4.5)
     assert decision.stop
-    assert (decision.number, decision.rank, decision.of) == (4.0, 3, 4)
+    assert (decision.numbers["median"], decision.rank, decision.of) == (4.0, 3, 4)
     assert decision.reason == (
         "its best ranks 3 of 4 among the running averages at step 2: below their median"
     )
@@ -104,7 +104,7 @@ def test_values_that_are_not_finite(
     others(study, *curves)
     decision = study.start("a", 9).observe(len(curves[0]), own)
     assert decision.stop is stops
-    assert not math.isnan(decision.number)
+    assert not math.isnan(float(decision.numbers["median"]))
 
 
 def test_a_new_attempt_goes_on_with_the_average_it_had() -> None:
@@ -115,7 +115,10 @@ def test_a_new_attempt_goes_on_with_the_average_it_had() -> None:
     again = study.start("a", 9, resumed_from=2)
     again.observe(3, 3.0)
     decision = study.start("b", 9).observe(3, 5.0)
-    assert (decision.number, decision.of) == (5.0, 2)  # (8 + 4 + 3) / 3, and the 0.0 is gone
+    assert (decision.numbers["median"], decision.of) == (
+        5.0,
+        2,
+    )  # (8 + 4 + 3) / 3, and the 0.0 is gone
 
 
 def test_the_constraint_is_checked_once_on_the_best_checkpoint() -> None:

@@ -55,7 +55,7 @@ def compare(table: CurveTable, policy: str, folder: Path, *, by_clock: bool = Fa
     assert [row["state"] for row in trials] == replayed.states
     assert [row["interval"] for row in trials] == replayed.intervals
     records = list(replayed.stopper.history.trials.values())
-    assert [row["reason"] for row in trials] == [record.reason for record in records]
+    assert [row["reason"] for row in trials] == [str(record.reason) for record in records]
     if not by_clock:
         assert [row["cost_ratio"] for row in trials] == [record.cost_ratio for record in records]
     assert "stopped" in replayed.states  # there was something to agree on

@@ -127,7 +127,7 @@ def compare(
     assert replayed.states == [row["state"] for row in attempts]
     assert replayed.intervals == [row["interval"] for row in attempts]
     records = replayed.stopper.history.trials.values()
-    assert [record.reason for record in records] == [row["reason"] for row in attempts]
+    assert [str(record.reason) for record in records] == [row["reason"] for row in attempts]
     if not by_clock:
         assert [r.cost_ratio for r in records] == [row["cost_ratio"] for row in attempts]
     assert dict(picker.told) == searcher.told

@@ -17,6 +17,7 @@ import plain_study
 from acetune import ACE, Constraint, Estimate
 from acetune.cli.show import to_json
 from acetune.core.goals import Goals, Objective
+from acetune.core.reason import stated
 from acetune.report.content import content, trial_detail
 from acetune.report.figures import Digest
 from acetune.report.figures.choosing import chosen_trials
@@ -345,7 +346,7 @@ def test_long_and_hostile_words_stay_words(study: Path) -> None:
     store = write(Written(goals, []), study)
     with store.transaction():
         store.add_trial(1, 1, {hostile: hostile, "y": math.inf}, 1e9, 0)
-        store.end_trial(1, 1, "failed", hostile, 1e9)
+        store.end_trial(1, 1, "failed", stated("failed", hostile), 1e9)
     store.close()
     page = content(StudyView(study), figures=False)
     json.dumps(page, allow_nan=False)

@@ -25,13 +25,14 @@ from acetune.cli import app
 from acetune.core.errors import StudyError
 from acetune.core.goals import Goals, Objective
 from acetune.core.measured import Costs
+from acetune.core.reason import NO_REASON, stated
 from acetune.policies.base import Policy
 from acetune.report.explanation import headline, telling, why_unchecked
 from acetune.report.figures import FIGURES, Digest
 from acetune.report.trial_detail import trial_detail
 from acetune.study.view import StudyView
 from engines.helpers import by_hand, g_of, tune
-from report.written import Attempt, Written, write
+from report.written import Attempt, Written, planned, write
 
 GOALS = Goals(Objective("loss"), (Constraint("g", upper=0.2),))
 
@@ -87,6 +88,17 @@ def test_the_reports_are_those_of_the_file(stopped: StudyView) -> None:
     json.dumps(detail, allow_nan=False)
 
 
+ROW = {"trial": 7, "state": "running", "params": "{}", "traceback": None, "reason": NO_REASON,
+       "schedule": NO_REASON}  # fmt: skip
+
+
+def explained_plan(
+    policy: Policy, total: int | None, interval: int | None, ratio: float | None
+) -> str:
+    schedule = planned(policy, total, interval, ratio)[-1]
+    return headline({**ROW, "schedule": schedule}, 1)[2]
+
+
 @pytest.mark.parametrize(
     ("policy", "when"),
     [
@@ -106,15 +118,11 @@ def test_the_reports_are_those_of_the_file(stopped: StudyView) -> None:
     ids=repr,
 )
 def test_when_a_check_was_due(policy: Policy, when: str, study: Path) -> None:
-    named = {"name": type(policy).__name__, **policy.options()}
     interval = policy.first_check(64, Costs())
-    row = {"trial": 1, "state": "running", "reason": "", "params": "{}", "traceback": None,
-           "total_steps": 64, "interval": interval, "cost_ratio": None}  # fmt: skip
-    assert headline(row, 1, named)[2] == f"constraint: due {when}"
+    assert explained_plan(policy, 64, interval, None) == f"constraint: due {when}"
     store = write(Written(GOALS, [[Attempt([(1.0, None)], None, "running", 0)]]), study)
     with store.transaction():
-        store.set_plan(1, 1, 64, interval, 0.5)
-        store._db.execute("UPDATE study SET policy = ?", (json.dumps(named),))
+        store.set_plan(1, 1, *planned(policy, 64, interval, 0.5))
     store.close()
     drawing = FIGURES["intervals"](Digest(StudyView(study)))
     assert drawing.table is not None
@@ -137,25 +145,21 @@ def test_when_a_check_was_due(policy: Policy, when: str, study: Path) -> None:
 def test_when_a_check_was_due_with_ace2(
     interval: int, total: int | None, policy: dict[str, Any], when: str
 ) -> None:
-    named = {"name": "ACE2", **ACE2().options(), **policy}
-    row = {"trial": 1, "state": "running", "reason": "", "params": "{}", "traceback": None,
-           "total_steps": total, "interval": interval, "cost_ratio": 3.0}  # fmt: skip
-    assert headline(row, 1, named)[2] == f"constraint: due {when}"
-    told = why_unchecked(row, named, True)
+    assert explained_plan(ACE2(**policy), total, interval, 3.0) == f"constraint: due {when}"
+    told = why_unchecked({"interval": interval, "total_steps": total}, True)
     assert (told is None) == (interval == total)
-    assert told is None or ("before the first check" in told) == (interval != 1)
 
 
 def test_a_trial_that_runs_has_no_reason_yet() -> None:
-    row = {"trial": 7, "state": "running", "reason": "", "params": "{}", "traceback": None}
-    assert headline(row, 1, {})[0] == "trial 7 running"
+    assert headline(ROW, 1)[0] == "trial 7 running"
 
 
 def test_a_last_step_that_became_known_late_is_not_called_a_reason(study: Path) -> None:
     store = write(Written(GOALS, [[Attempt([(1.0, None)], None, "running", 0)]] * 2), study)
     with store.transaction():
-        store.set_plan(1, 1, 10, 1, 500.0)  # by the theorem it would be checked at its end
-        store.set_plan(2, 1, 10, 10, 500.0)
+        # by the theorem it would be checked at its end
+        store.set_plan(1, 1, *planned(ACE(), 10, 1, 500.0))
+        store.set_plan(2, 1, *planned(ACE(), 10, 10, 500.0))
     store.close()
     view = StudyView(study)
     late, usual = (trial_detail(view, trial)["why"][2] for trial in (1, 2))
@@ -168,10 +172,11 @@ def test_a_last_step_that_became_known_late_is_not_called_a_reason(study: Path) 
     assert "The T of 1 trial became known after the start" in caption
 
 
-def test_between_rungs_nothing_is_due() -> None:
+def test_unchecked_reports_have_a_word_where_checks_were_due_along_the_way() -> None:
     row = {"interval": 1, "total_steps": 64}
-    assert "rungs" not in str(why_unchecked(row, {"gate": True}, True))
-    assert "between two rungs" in str(why_unchecked(row, ASHALexicographic().options(), True))
+    assert str(why_unchecked(row, True)).startswith("unchecked: no check was due there, or")
+    assert why_unchecked(row, False) is None
+    assert why_unchecked({"interval": 64, "total_steps": 64}, True) is None
 
 
 def test_long_trials_are_thinned_and_said_to_be(study: Path) -> None:
@@ -196,7 +201,7 @@ def long(study: Path) -> Path:
     reports[40] = (70.0, {"g": Estimate(0.7)})
     store = write(Written(GOALS, [[Attempt(reports, None, "stopped", 0)]]), study)
     with store.transaction():
-        store.set_plan(1, 1, 90, 1, None)
+        store.set_plan(1, 1, *planned(ACE(), 90, 1, None))
     store.close()
     return study
 
@@ -261,7 +266,9 @@ def test_attempts_names_hardware_and_tracebacks(study: Path) -> None:
     ]
     store = write(Written(GOALS, [attempts]), study)
     with store.transaction():
-        store.end_trial(1, 2, "failed", "ValueError: x", 1e9, "Traceback ...\n  [/bold]: x\n")
+        store.end_trial(
+            1, 2, "failed", stated("failed", "ValueError: x"), 1e9, "Traceback ...\n  [/bold]: x\n"
+        )
         store.set_hardware(1, 2, "a <fast> machine")
         store.name_trial(1, "1a2b_00000")
     store.close()

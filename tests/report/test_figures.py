@@ -21,6 +21,7 @@ import acetune
 from acetune.core.cost import interval_threshold
 from acetune.core.errors import GoalError, StudyError
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
+from acetune.core.reason import LAST_STEP
 from acetune.report import figures
 from acetune.report.figures import (
     FIGURES,
@@ -309,7 +310,7 @@ def test_the_front_is_what_nothing_beats(large: StudyView) -> None:
 def test_time_goes_on_with_the_session_and_not_while_the_machine_sleeps(tmp_path: Path) -> None:
     store = write(Written(G, [[attempt((3.0, 1.0), (2.0, 1.0))]]), tmp_path / "study.db")
     with store.transaction():
-        store.end_session(1, "all trials are done")
+        store.end_session(1, LAST_STEP)
     store.close()
     with sqlite3.connect(tmp_path / "study.db") as db:
         db.execute("UPDATE reports SET time = time + 50000 WHERE step = 2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sqlite3
 import tempfile
@@ -15,6 +16,7 @@ from hypothesis import given
 from acetune.artifacts import kept_name
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
+from acetune.core.reason import LAST_STEP
 from acetune.study.columns import DECISIONS, KINDS, STRATA
 from acetune.study.store import Store
 from acetune.study.view import StudyView
@@ -79,8 +81,14 @@ def require_same_as_file(view: StudyView) -> None:
     assert [t.trial for t in view.trials] == list(latest)
     for trial in view.trials:
         row = latest[trial.trial]
-        for name in set(trial._fields) - {"params"}:
+        for name in set(trial._fields) - {"params", "reason", "schedule"}:
             assert getattr(trial, name) == row[name]
+        for name in ("reason", "schedule"):
+            found = getattr(trial, name)
+            assert (found.code, dict(found.numbers)) == (
+                row[name],
+                json.loads(row[f"{name}_numbers"]),
+            )
     wanted_latest = [row["attempt"] == latest[row["trial"]]["attempt"] for row in rows]
     assert view.is_latest.tolist() == wanted_latest
 
@@ -125,8 +133,8 @@ def test_it_grows_with_the_file(study: Path) -> None:
     assert view.trials[-1].state == "running"
 
     with store.transaction():
-        store.end_trial(3, 1, "finished", "reached its last step", 2e9)
-        store.end_session(1, "all trials are done")
+        store.end_trial(3, 1, "finished", LAST_STEP, 2e9)
+        store.end_session(1, LAST_STEP)
     assert view.refresh() is True
     assert view.trials[-1].state == "finished" and view.sessions[-1]["ended"]
     assert view.refresh() is False

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from acetune.artifacts import kept_name
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Mode, Objective
-from acetune.policies import ACE
+from acetune.core.reason import LAST_STEP, Reason, stated
+from acetune.core.record import Progress, TrialRecord
+from acetune.policies import ACE, Policy
+from acetune.policies.strata import WORST
 from acetune.study.opening import describe_study
 from acetune.study.store import CheckRow, Store
 
@@ -104,11 +107,19 @@ def write(study: Written, path: Path) -> Store:
     return store
 
 
+def planned(
+    policy: Policy, total: int | None, interval: int | None, ratio: float | None
+) -> tuple[int | None, int | None, float | None, Reason]:
+    """The plan of an attempt, as the journal would write it."""
+    record = TrialRecord("any", progress=Progress(total, interval), cost_ratio=ratio)
+    return total, interval, ratio, policy.schedule(record)
+
+
 def write_attempt(store: Store, goals: Goals, trial: int, number: int, attempt: Attempt) -> None:
     """Write an attempt as the coordinator would."""
     with store.transaction():
         store.add_trial(trial, number, {"x": trial / 7, "k<i>": "a"}, 1e9, attempt.resumed_from)
-        store.set_plan(trial, number, 10, 1, 0.5)
+        store.set_plan(trial, number, *planned(ACE(), 10, 1, 0.5))
         store.set_startup(trial, number, 0.25)
         first = attempt.resumed_from + 1
         for step, (value, check) in enumerate(attempt.reports, first):
@@ -123,9 +134,12 @@ def write_attempt(store: Store, goals: Goals, trial: int, number: int, attempt: 
             write_report(store, goals, where, last, first + at - 1, value, check, "finish")
         if attempt.state != "running":
             reason = {
-                "stopped": f"step {trial}: rank 3 of 4 unchecked reports: in the worst 25%",
-                "failed": "ValueError: <script>alert(1)</script>",
-            }.get(attempt.state, "reached its last step")
+                "stopped": Reason(
+                    WORST,
+                    {"rank": 3, "of": 4, "stratum": "unchecked", "step": trial, "share": 0.25},
+                ),
+                "failed": stated("failed", "ValueError: <script>alert(1)</script>"),
+            }.get(attempt.state, LAST_STEP)
             store.end_trial(trial, number, attempt.state, reason, 1e9 + 5)
             key = trial, number, first, "model"
             store.add_checkpoint(*key, kept_name(*key), 10)

@@ -76,6 +76,7 @@ def require_same_trials(frame: pandas.DataFrame, store: Store, goals: Goals) -> 
     for row in rows:
         found = frame.loc[row["trial"]]
         row.pop("params")
+        row["reason"] = plain_study.in_words(store, row["reason"], row.pop("reason_numbers"))
         for name in ("best_objective", "best_valid_objective"):
             if row[name] is not None and not math.isfinite(row[name]):
                 row.pop(name)

@@ -25,9 +25,11 @@ from acetune.engines import pipe_link
 from acetune.engines.channel import DriverChannel, WorkerChannel
 from acetune.engines.messages import Saved
 from acetune.report.html import write_report
-from acetune.study import store
+from acetune.report.trial_detail import trial_detail
+from acetune.study import formats
+from acetune.study.formats import FORMAT
 from acetune.study.opening import CodeChangedWarning
-from acetune.study.store import FORMAT, Store
+from acetune.study.store import Store
 from acetune.study.view import StudyView
 from engines.helpers import Events, by_hand, g_of, rows, trial_rows, tune
 
@@ -463,38 +465,38 @@ def test_a_model_that_is_broken_before_its_check_after_the_run_fails_it(study: P
 # -- older formats -------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    """A study of format 1: trial 3 has failed and can go on from step 2."""
-    data = Path(__file__).parent / "data"
-    shutil.copytree(data / "format-1.db.files", tmp_path / "format-1.db.files")
-    return Path(shutil.copy(data / "format-1.db", tmp_path))
+@pytest.fixture(params=range(1, FORMAT))
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A study of an older format: trial 3 has failed and can go on from step 2."""
+    data, name = Path(__file__).parent / "data", f"format-{request.param}.db"
+    shutil.copytree(data / f"{name}.files", tmp_path / f"{name}.files")
+    return Path(shutil.copy(data / name, tmp_path))
 
 
 def version(study: Path) -> int:
     return int(rows(study, "PRAGMA user_version")[0]["user_version"])
 
 
-def test_a_study_of_format_1_can_be_read(old: Path) -> None:
-    before = old.read_bytes()
+def test_a_study_of_an_older_format_can_be_read(old: Path) -> None:
+    before, was = old.read_bytes(), version(old)
     result = acetune.load(old)
     assert result.best is not None and (result.best.trial, result.best.step) == (2, 3)
     assert result.best.load() == {"x": 1.0, "step": 3, "g": 1}
-    assert result.best.next_best is not None and result.best.next_best.trial == 3
+    assert result.best.next_best is not None and result.best.next_best.trial in (1, 3)
     words = [sys.executable, "-m", "acetune", "show", str(old)]
     wide = os.environ | {"COLUMNS": "500"}
     shown = subprocess.run(words, capture_output=True, text=True, check=True, env=wide)
     assert "model-0000003" in shown.stdout
     write_report(old, old.with_name("page.html"))
-    assert version(old) == 1 and old.read_bytes() == before
+    assert version(old) == was and old.read_bytes() == before
 
-    empty_it(old.with_name("format-1.db.files") / kept_name(2, 1, 3, "model"))
+    empty_it(old.with_name(f"{old.name}.files") / kept_name(2, 1, 3, "model"))
     with pytest.raises(BrokenModelError, match="is empty"):
         result.best.load()
 
 
 @pytest.mark.filterwarnings(f"ignore::{CodeChangedWarning.__module__}.CodeChangedWarning")
-def test_a_study_of_format_1_goes_on_in_the_new_one(old: Path) -> None:
+def test_a_study_of_an_older_format_goes_on_in_the_new_one(old: Path) -> None:
     result = acetune.tune(
         train_1,
         {"x": acetune.uniform(0, 9)},
@@ -511,29 +513,47 @@ def test_a_study_of_format_1_goes_on_in_the_new_one(old: Path) -> None:
         study=old,
         progress=False,
     )
-    assert result.counts == {"finished": 4} and version(old) == FORMAT == 2
+    assert result.counts == {"finished": 4} and version(old) == FORMAT
     (*_, second, _) = trial_rows(old)
     assert (second["trial"], second["attempt"], second["resumed_from"]) == (3, 2, 2)
     digests = {row["trial"]: row["digest"] for row in rows(old, "SELECT * FROM checkpoints")}
-    assert digests[2] is None and digests[4] is not None
+    assert (digests[2] is None) == (old.name == "format-1.db") and digests[4] is not None
+
+
+def test_reasons_of_an_older_format_stay_sentences(old: Path) -> None:
+    """They are shown as they were written, and not taken apart."""
+    sentence = "rank 4 of 4 valid reports at step 1: in the worst {25%}"
+    with closing(sqlite3.connect(old)) as db, db:
+        db.execute("UPDATE trials SET state = 'stopped', reason = ? WHERE trial = 1", (sentence,))
+        db.execute("UPDATE sessions SET ended = 'interrupted by the user'")
+    for _ in range(2):  # read in a copy, and then brought up
+        result = acetune.load(old)
+        assert result.trials["reason"][1] == sentence and result.interrupted
+        assert result.reasons == {"stopped by the policy": 1, "MemoryError: out of memory, say": 1}
+        why = trial_detail(StudyView(old), 1)["why"]
+        assert f"trial 1 stopped: {sentence}" in why
+        assert "constraint: first due at step 1 of 3" in why
+        Store.open(old).close()
+    assert version(old) == FORMAT
 
 
 def test_each_older_format_has_a_step() -> None:
-    assert set(store._STEPS) == set(range(1, FORMAT))
+    assert set(formats._STEPS) == set(range(1, FORMAT))
 
 
 def test_a_step_that_fails_changes_nothing(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def half(db: sqlite3.Connection) -> None:
-        db.execute("ALTER TABLE checkpoints ADD COLUMN digest TEXT")
+        db.execute("ALTER TABLE trials ADD COLUMN half TEXT")
         db.execute("ALTER TABLE nothing ADD COLUMN x")
 
-    monkeypatch.setitem(store._STEPS, 1, half)
+    was = version(old)
+    monkeypatch.setitem(formats._STEPS, FORMAT - 1, half)
     with pytest.raises(StudyFileError, match="cannot open"):
         Store.open(old)
-    assert version(old) == 1 and "digest" not in rows(old, "SELECT * FROM checkpoints")[0]
+    assert version(old) == was and "half" not in rows(old, "SELECT * FROM trials")[0]
     monkeypatch.undo()
     Store.open(old).close()  # not locked, and whole
-    assert version(old) == 2
+    assert version(old) == FORMAT
 
 
 def test_sizes_alone_are_compared_where_no_checksum_was_taken(tmp_path: Path) -> None:

@@ -68,7 +68,9 @@ def copy(finished: Path, study: Path) -> Path:
 
 COLUMNS = {
     "study": "objective constraints policy space settings versions code_hash created",
-    "trials": "trial attempt params total_steps interval cost_ratio state reason traceback",
+    "trials": "trial attempt params total_steps interval cost_ratio state reason reason_numbers "
+    "schedule schedule_numbers traceback",
+    "wordings": "code sentence short",
     "reports": "seq trial attempt step objective checked_step checked_objective violation stratum "
     "rank of decision primary_cost_s time",
     "checks": "seq constraint value stderr cost_s error",
@@ -186,7 +188,7 @@ DAMAGES: list[tuple[Callable[[Path], None], str]] = [
     (garbage_inside, "damaged"),
     (page_headers_flipped, "damaged"),
     (text, "not a study file"),
-    (newer, r"newer acetune \(format 7, this one reads 2\).*pip install --upgrade acetune"),
+    (newer, r"newer acetune \(format 7, this one reads 3\).*pip install --upgrade acetune"),
     (foreign, "another program"),
     (without_tables, "study.db"),
     (without_rows, "damaged"),

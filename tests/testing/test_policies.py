@@ -48,7 +48,7 @@ class Remembering(GoOn):
     ) -> Decision:
         seen = vars(self).setdefault("seen", [])
         seen.append(report.step)
-        return Decision(Action.CONTINUE, "always", number=float(len(seen)))
+        return Decision(Action.CONTINUE, "always", numbers={"seen": len(seen)})
 
 
 @dataclass(frozen=True)

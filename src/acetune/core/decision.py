@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from acetune.core.reason import Reason, Value, Wording
@@ -16,7 +15,6 @@ STRATA: tuple[Stratum, ...] = ("unchecked", "invalid", "valid")
 """Strata by their number, where a column of them is kept."""
 
 UNCHECKED, INVALID, VALID = range(3)
-_NONE: Mapping[str, Value] = MappingProxyType({})
 
 
 class Action(enum.Enum):
@@ -46,7 +44,8 @@ class Decision:
     rank: int | None = None  # 1 is best; ties share the better rank
     of: int | None = None  # how many are compared, this report included
     step: int = 0
-    numbers: Mapping[str, Value] = _NONE  # what else the rule compared: a share, a cutoff
+    # what else the rule compared: a share, a cutoff
+    numbers: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def stop(self) -> bool:

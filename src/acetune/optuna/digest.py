@@ -17,6 +17,7 @@ from acetune.core.decision import Action, Decision
 from acetune.core.goals import Goals
 from acetune.core.history import History
 from acetune.core.once import SayOnce
+from acetune.core.reason import Reason, Wording
 from acetune.core.record import State
 from acetune.optuna.access import StudyAccess, retried
 from acetune.optuna.attributes import (
@@ -39,6 +40,7 @@ from acetune.validation import LARGEST_STEP, require_step
 logger = logging.getLogger("acetune.optuna")
 
 _TAKEN = Decision(Action.CONTINUE, "decided where it was reported")
+_BY_OPTUNA = Reason(Wording("ended_by_optuna", "as Optuna has it"))
 _NOT_BEGUN = Decision(Action.CONTINUE, "the trial has not begun")
 _STATES: dict[TrialState, State] = {
     TrialState.COMPLETE: "finished",
@@ -215,7 +217,7 @@ class Digest:
     def _read_end(self, followed: FollowedTrial, trial: FrozenTrial) -> None:
         end = read_end(trial.number, trial.system_attrs)
         if end is None and trial.state.is_finished():  # without acetune, or in an error
-            end = StoredEnd(_STATES[trial.state], "as Optuna has it", None, None)
+            end = StoredEnd(_STATES[trial.state], _BY_OPTUNA, None, None)
             if trial.state is TrialState.COMPLETE and not trial.constraints:
                 self.unconstrained += bool(self.goals.constraints)
         if end is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
+from acetune.core.reason import Reason, Wording
 from acetune.policies.ace import ACE
 from acetune.policies.ace2 import ACE2
 from acetune.policies.asha import ASHA
@@ -41,7 +42,9 @@ __all__ = [
     "NoStopping",
     "PerformanceCurve",
     "Policy",
+    "Reason",
     "TruncationSelection",
+    "Wording",
     "make_policy",
     "parse_policy",
 ]

@@ -44,7 +44,7 @@ _DEFERRED = Wording(
 )
 _SPACED = Wording(
     "checked_after_training_as_long_as_a_check",
-    "due at step {first}, at its last, and in between when it has trained for {spacing:g} times as "
+    "due at step {first}, at its last, and in between when it has trained for {times}as "
     "long as its last check took",
     "at spaced steps",
 )
@@ -213,7 +213,8 @@ remember=True, spare=True, defer=True, one_by_one=True)
             return Reason(_DEFERRED, {"steps": progress.total_steps or 1})
         if self.spacing == 0:
             return schedule_from(progress)
-        return Reason(_SPACED, {"first": progress.interval or 1, "spacing": self.spacing})
+        times = "" if self.spacing == 1 else f"{self.spacing:g} times "
+        return Reason(_SPACED, {"first": progress.interval or 1, "times": times})
 
 
 def _rarely_valid(costs: Costs) -> bool:

@@ -153,7 +153,7 @@ def connect_as_now(path: Path) -> sqlite3.Connection:
     The copy is in memory. The file itself changes only when its study goes on.
     """
     db = connect_to_read(path)
-    if int(db.execute("PRAGMA user_version").fetchone()[0]) >= FORMAT:
+    if int(db.execute("PRAGMA user_version").fetchone()[0]) not in _STEPS:
         return db
     copy = sqlite3.connect(":memory:")
     with contextlib.closing(db):

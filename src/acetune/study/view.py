@@ -378,7 +378,8 @@ class StudyView:
 
 def _trial_row(row: tuple[Any, ...], wordings: Mapping[str, Wording]) -> TrialRow:
     reason, schedule = (as_reason(wordings, *row[at : at + 2]) for at in (11, 13))
-    return TrialRow(*row[:2], json.loads(row[2]), *row[3:11], reason, schedule)
+    fields: list[Any] = [*row[:2], json.loads(row[2]), *row[3:11], reason, schedule]
+    return TrialRow(*fields)
 
 
 @contextlib.contextmanager
