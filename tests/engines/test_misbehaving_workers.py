@@ -17,6 +17,7 @@ import pytest
 import acetune
 from acetune import Constraint, Trial
 from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.reason import INTERRUPTED
 from acetune.engines import messages as m
 from acetune.link import Report
 from engines.helpers import (
@@ -117,7 +118,7 @@ def test_ctrl_c_ends_a_study_with_a_frozen_worker(study: Path, tmp_path: Path) -
         process.send_signal(signal.SIGINT)
         process.wait(timeout=DEADLINE_S)
     assert states(study) == ["interrupted"]
-    assert rows(study, "SELECT ended FROM sessions")[0]["ended"] == "interrupted by the user"
+    assert rows(study, "SELECT ended FROM sessions")[0]["ended"] == INTERRUPTED.code
 
 
 def unpickled_with_an_error(trial: Trial) -> None:
