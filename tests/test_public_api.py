@@ -85,7 +85,7 @@ def test_signatures_are_those_at_run_time(name: str) -> None:
             if made:
                 assert _parameters(made[0]) == list(inspect.signature(kind).parameters), node.name
             elif dataclasses.is_dataclass(kind):
-                fields = [f.target.id for f in node.body if isinstance(f, ast.AnnAssign)]  # type: ignore[union-attr]
+                fields = [ast.unparse(f.target) for f in node.body if isinstance(f, ast.AnnAssign)]
                 assert fields == list(inspect.signature(kind).parameters), node.name
         elif isinstance(node, ast.ImportFrom):
             listed |= {alias.name for alias in node.names}
