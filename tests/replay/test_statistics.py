@@ -10,12 +10,6 @@ import numpy as np
 import pytest
 
 from acetune.core.errors import GoalError
-from acetune.replay.distributions import (
-    chi_square_tail,
-    f_tail,
-    student_t_quantile,
-    studentised_range_quantile,
-)
 from acetune.replay.progress import best_over_time
 from acetune.replay.runs import Cell, Incumbent, Run
 from acetune.replay.statistics import (
@@ -170,36 +164,7 @@ def test_what_cannot_be_bootstrapped(
         bootstrap_mean(values, **options)  # type: ignore[arg-type]
 
 
-# -- distributions ---------------------------------------------------------------------------------
-
-
-def test_tails_are_those_of_scipy() -> None:
-    stats = pytest.importorskip("scipy.stats")
-    for x in (1e-6, 0.1, 0.9, 2.0, 7.3, 30.0, 150.0):
-        for df in (1, 2, 3, 9, 29, 200):
-            assert chi_square_tail(x, df) == pytest.approx(
-                stats.chi2.sf(x, df), rel=1e-9, abs=1e-14
-            )
-            for df2 in (1, 4, 13, 171, 30_000):
-                assert f_tail(x, df, df2) == pytest.approx(
-                    stats.f.sf(x, df, df2), rel=1e-8, abs=1e-14
-                )
-
-
-def test_far_tails_keep_their_digits() -> None:
-    stats = pytest.importorskip("scipy.stats")
-    assert chi_square_tail(900.0, 9) == pytest.approx(stats.chi2.sf(900, 9), rel=1e-9)
-    assert f_tail(80.0, 9, 700) == pytest.approx(stats.f.sf(80, 9, 700), rel=1e-8)
-    assert chi_square_tail(math.inf, 3) == 0
-    assert chi_square_tail(0, 3) == f_tail(0, 3, 4) == 1
-
-
-def test_quantiles_of_t_are_those_of_scipy() -> None:
-    stats = pytest.importorskip("scipy.stats")
-    for df in (1, 2, 5, 19, 300):
-        for level in (0.5, 0.9, 0.95, 0.999):
-            wanted = stats.t.ppf((1 + level) / 2, df)
-            assert student_t_quantile(level, df) == pytest.approx(wanted, rel=1e-9)
+# -- ranks -----------------------------------------------------------------------------------------
 
 
 def test_nemenyi_quantiles_are_those_printed_by_demsar() -> None:
@@ -208,30 +173,18 @@ def test_nemenyi_quantiles_are_those_printed_by_demsar() -> None:
         0.10: [1.645, 2.052, 2.291, 2.459, 2.589, 2.693, 2.780, 2.855, 2.920],
     }
     for alpha, row in printed.items():
-        found = [studentised_range_quantile(1 - alpha, k) / math.sqrt(2) for k in range(2, 11)]
+        found = [
+            nemenyi_critical_difference(k, 1, alpha) / math.sqrt(k * (k + 1) / 6)
+            for k in range(2, 11)
+        ]
         assert found == pytest.approx(row, abs=0.0011)  # three of the printed ones end a digit off
 
 
-@pytest.mark.parametrize("k", [2, 3, 10, 30, 60])
-def test_the_studentised_range_is_that_of_scipy(k: int) -> None:
-    stats = pytest.importorskip("scipy.stats")
-    for level in (0.9, 0.95):
-        q = studentised_range_quantile(level, k)
-        assert stats.studentized_range.cdf(q, k, math.inf) == pytest.approx(level, abs=1e-9)
-
-
-def test_distributions_that_do_not_exist() -> None:
-    with pytest.raises(GoalError, match="degrees of freedom must be positive, got 0"):
-        chi_square_tail(1.0, 0)
-    with pytest.raises(GoalError, match="got 3 and 0"):
-        f_tail(1.0, 3, 0)
-    with pytest.raises(GoalError, match="at least two variables, got 1"):
-        studentised_range_quantile(0.95, 1)
-    with pytest.raises(GoalError, match="level must lie between 0 and 1, got 1"):
-        student_t_quantile(1, 3)
-
-
-# -- ranks -----------------------------------------------------------------------------------------
+def test_critical_differences_that_do_not_exist() -> None:
+    with pytest.raises(GoalError, match=r"two policies or more.*got 1"):
+        nemenyi_critical_difference(1, 5)
+    with pytest.raises(GoalError, match="alpha=1"):
+        nemenyi_critical_difference(3, 5, alpha=1)
 
 
 def test_ranks_within_rows_are_those_of_scipy() -> None:

@@ -14,8 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from acetune.core.errors import GoalError
-from acetune.replay.distributions import chi_square_tail, f_tail, studentised_range_quantile
+from acetune.core.errors import GoalError, MissingExtraError
 from acetune.replay.runs import Cell, Run
 
 Array = NDArray[Any]
@@ -164,10 +163,7 @@ def rank_rows(losses: ArrayLike) -> Array:
     >>> rank_rows([[0.3, 0.1, 0.3, float("inf")]])
     array([[2.5, 1. , 2.5, 4. ]])
     """
-    rows = np.asarray(losses, float)
-    smaller = (rows[:, None, :] < rows[:, :, None]).sum(axis=2)
-    equal = (rows[:, None, :] == rows[:, :, None]).sum(axis=2)
-    ranks: Array = smaller + (equal + 1) / 2
+    ranks: Array = scipy_stats().rankdata(np.asarray(losses, float), axis=1)
     return ranks
 
 
@@ -184,8 +180,9 @@ def friedman(ranks: Array) -> tuple[float, float, float]:
     chi_square = float((k - 1) * ((sums - n * (k + 1) / 2) ** 2).sum() / spread)
     left = n * (k - 1) - chi_square
     f = (n - 1) * chi_square / left if left > 1e-12 * n * k else math.inf
-    f_p = f_tail(f, k - 1, (k - 1) * (n - 1)) if math.isfinite(f) else 0.0
-    return chi_square, chi_square_tail(chi_square, k - 1), f_p
+    stats = scipy_stats()
+    f_p = stats.f.sf(f, k - 1, (k - 1) * (n - 1))
+    return chi_square, float(stats.chi2.sf(chi_square, k - 1)), float(f_p)
 
 
 def nemenyi_critical_difference(k: int, blocks: int, alpha: float = 0.05) -> float:
@@ -194,8 +191,19 @@ def nemenyi_critical_difference(k: int, blocks: int, alpha: float = 0.05) -> flo
     >>> round(nemenyi_critical_difference(4, 14, alpha=0.10), 3)
     1.118
     """
-    q = studentised_range_quantile(1 - alpha, k) / math.sqrt(2)
+    if k < 2 or not 0 < alpha < 1:
+        raise GoalError(f"needed: two policies or more, 0 < alpha < 1; got {k} and alpha={alpha}")
+    q = float(scipy_stats().studentized_range.ppf(1 - alpha, k, math.inf)) / math.sqrt(2)
     return q * math.sqrt(k * (k + 1) / (6 * blocks))
+
+
+def scipy_stats() -> Any:
+    """``scipy.stats``, which takes a second to import, or an error with the install command."""
+    try:
+        import scipy.stats
+    except ImportError:
+        raise MissingExtraError("SciPy", "replay") from None
+    return scipy.stats
 
 
 def _ranks(policies: Sequence[str], ranks: Array, alpha: float) -> Ranks:
