@@ -14,8 +14,7 @@ from acetune.core.errors import GoalError, TableError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
 from acetune.core.numbers import is_number
 from acetune.core.observation import CheckResult, check_result
-from acetune.replay.curve_checks import CONFIRM
-from acetune.replay.curves import CurveTable
+from acetune.replay.curves import CONFIRM, CurveTable
 
 _UNMEASURED = FailedCheck("not recorded")
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from acetune.core.errors import TableError
-from acetune.replay.curve_checks import CONFIRM
-from acetune.replay.curves import CurveTable, Floats
+from acetune.replay.curves import CONFIRM, CurveTable, Floats
 
 _POWERS = np.array([float(f"1e{power}") for power in range(301)])  # np.power may be an ulp off
 

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from acetune.core.errors import MissingExtraError, TableError
 from acetune.core.goals import Objective
-from acetune.replay.curve_checks import RESERVED
 from acetune.replay.curves import (
+    RESERVED,
     Curve,
     CurveTable,
     Floats,

@@ -22,7 +22,7 @@ from acetune.core.goals import FailedCheck, Goals, Objective, as_measurement
 from acetune.exclusive_link import ExclusiveLink
 from acetune.link import Link, Plan, Reply, Report
 from acetune.policies import ACE
-from acetune.replay.curve_checks import CONFIRM, RESERVED
+from acetune.replay.curves import CONFIRM, RESERVED
 from acetune.replay.partial import RecordedCurve
 from acetune.replay.task import Task
 from acetune.trial import Trial, TrialContext
