@@ -24,7 +24,7 @@ from acetune.constraints.robustness.suite import Suite
 from acetune.constraints.robustness.transformer import TransformerPredictor, require_torch
 from acetune.core.errors import AcetuneError
 from acetune.core.goals import Constraint
-from acetune.replay.task import Task
+from acetune.replay.training import Task
 from acetune.space import Dimension, choice, loguniform, uniform
 from acetune.trial import Trial
 from paper.tasks.finetuning import FineTuner, Labelled, label_texts

@@ -15,7 +15,7 @@ from acetune.replay.runs import Run, Summary, summarise
 from acetune.replay.simulator import simulate
 from acetune.replay.synthetic import synthetic_table
 from acetune.replay.table import read_table, write_table
-from acetune.replay.task import Task
+from acetune.replay.training import Task
 
 __all__ = [
     "CurveTable",

@@ -10,26 +10,51 @@ import contextlib
 import math
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from acetune.checking import Missing
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import AcetuneError, GoalError, TrialStopped
-from acetune.core.goals import FailedCheck, Goals, Objective, as_measurement
+from acetune.core.goals import FailedCheck, Goals, Mode, Objective, as_measurement
 from acetune.exclusive_link import ExclusiveLink
 from acetune.link import Link, Plan, Reply, Report
 from acetune.policies import ACE
 from acetune.replay.curves import CONFIRM, RESERVED
-from acetune.replay.partial import RecordedCurve
-from acetune.replay.task import Task
+from acetune.space import Dimension, Scalar
 from acetune.trial import Trial, TrialContext
 
 _EVERYTHING = ACE(truncation=0.0, interval=1, gate=False)  # checks every step, stops nothing
 _GO_ON = Decision(Action.CONTINUE, "everything is recorded", "unchecked")
 _CUT = Decision(Action.STOP, "the objective is no finite number", "unchecked")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A training function with everything around it: what ``tune`` and ``record`` take."""
+
+    name: str
+    train: Callable[[Trial], object]
+    space: Mapping[str, Dimension | Scalar]
+    objective: str
+    mode: Mode
+    constraints: tuple[...]
+    confirm: Callable[[Any], Mapping[str, object]] | None = None
+    digits: Mapping[str, int] = field(default_factory=dict)  # decimals worth recording
+
+
+class RecordedCurve(NamedTuple):
+    """One configuration trained to its end, a value a step in each column."""
+
+    params: Mapping[str, Any]
+    metrics: Mapping[str, NDArray[np.float64]]
+    cost_s: NDArray[np.float64]
+    check_cost_s: Mapping[str, float]  # mean cost of one check, by constraint
+    total_steps: int  # as planned; 0 if the curve was cut off and that was never said
 
 
 def train_curve(
