@@ -20,9 +20,8 @@ from acetune.replay import figures
 from acetune.replay.figures.dots import mean_interval
 from acetune.replay.figures.over_time import value_range
 from acetune.replay.figures.style import cell_titles, looks
-from acetune.replay.progress import Progress
 from acetune.replay.runs import Cell, Incumbent, Run, summarise
-from acetune.replay.statistics import Ranks, rank_policies
+from acetune.replay.statistics import Progress, Ranks, rank_policies
 
 HARD = Cell("credit", "eod <= 0.25", 1.94, 35.0, 4, "random")
 EASY = Cell("credit", "eod <= 0.325", 1.94, 35.0, 4, "random")

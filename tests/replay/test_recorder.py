@@ -25,14 +25,13 @@ from acetune import Constraint, Trial
 from acetune.core.errors import AcetuneError, GoalError, TableError, TrainingCodeError
 from acetune.replay.recorder import (
     Partial,
-    RecordedCurve,
     count_recorded,
     draw,
     partial_path,
     record,
 )
 from acetune.replay.table import CurveTable, read_table
-from acetune.replay.training import Task, train_curve
+from acetune.replay.training import RecordedCurve, Task, train_curve
 from acetune.space import Space
 from engines.helpers import alive, append_line, read_lines, wait_for
 

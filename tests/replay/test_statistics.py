@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from acetune.core.errors import GoalError
-from acetune.replay.progress import best_over_time
 from acetune.replay.runs import Cell, Incumbent, Run
 from acetune.replay.statistics import (
     Interval,
     Signs,
+    best_over_time,
     bootstrap_mean,
     friedman,
     nemenyi_critical_difference,

@@ -22,7 +22,7 @@ from acetune.policies import POLICY_NAMES
 from acetune.replay.compare import Setting, compare
 from acetune.replay.curves import CurveTable
 from acetune.replay.figures import critical_difference, dots, over_time
-from acetune.replay.limits import parse_limit
+from acetune.replay.judged import parse_limit
 from acetune.replay.runs import Cell, Run, summarise
 from acetune.replay.statistics import paired_signs, rank_policies
 from acetune.replay.table import read_table

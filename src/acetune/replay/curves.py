@@ -19,6 +19,8 @@ from acetune.core.errors import GoalError, TableError
 from acetune.core.goals import Constraint, Goals, Objective
 from acetune.core.numbers import is_bool
 
+CONFIRM = "@confirm"  # <metric>@confirm is the metric on rows that the search does not see
+RESERVED = ("config", "step", "cost_s")  # columns that are no metrics
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Curve: TypeAlias = tuple[Mapping[str, Any], Mapping[str, ArrayLike], ArrayLike, int | None]
@@ -269,8 +271,6 @@ def _read_only(values: NDArray[Any], dtype: type[np.generic], what: str) -> NDAr
     return column
 
 
-CONFIRM = "@confirm"  # <metric>@confirm is the metric on rows that the search does not see
-RESERVED = ("config", "step", "cost_s")  # columns that are no metrics
 
 
 def require_whole(table: CurveTable) -> None:

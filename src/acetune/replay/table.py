@@ -58,6 +58,7 @@ __all__ = [
 
 _KEY = b"acetune"
 _KEYS = ("config", "step")  # whole numbers; the other columns are floats
+_POWERS = np.array([float(f"1e{power}") for power in range(301)])  # np.power may be an ulp off
 _ONE_PAGE = 2**30  # bytes or rows: more than any column has; pages of their own compress worse
 
 
@@ -270,7 +271,6 @@ def _pyarrow() -> tuple[Any, Any]:
     return pyarrow, parquet
 
 
-_POWERS = np.array([float(f"1e{power}") for power in range(301)])  # np.power may be an ulp off
 
 
 def rounded_columns(table: CurveTable, digits: Mapping[str, int]) -> dict[str, Floats]:

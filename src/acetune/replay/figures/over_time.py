@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from acetune.drawing.palette import LINE
 from acetune.replay.figures.panels import Panels
 from acetune.replay.figures.style import Look, cell_titles, chosen, log_ticks, looks
-from acetune.replay.progress import Progress, best_over_time
 from acetune.replay.runs import Run
+from acetune.replay.statistics import Progress, best_over_time
 
 Array = NDArray[Any]
 
@@ -34,7 +34,7 @@ def over_time(
     """One line a policy, one panel a cell, and below it how many runs have found something.
 
     A line begins when half of a policy's runs have found something feasible; see
-    :func:`acetune.replay.progress.best_over_time` for what ``centre`` means. The vertical axis
+    :func:`acetune.replay.statistics.best_over_time` for what ``centre`` means. The vertical axis
     shows where lines are half-way and at the end: poorer beginnings leave the panel. Bands are
     drawn for up to six policies unless told otherwise. ``policies`` says which to draw, and in
     which order they get their colours.
