@@ -19,7 +19,7 @@ from acetune.drawing.palette import COLOURS
 from acetune.replay import figures
 from acetune.replay.figures.dots import mean_interval
 from acetune.replay.figures.over_time import value_range
-from acetune.replay.figures.style import cell_titles, looks
+from acetune.replay.figures.panels import cell_titles, looks
 from acetune.replay.runs import Cell, Incumbent, Run, summarise
 from acetune.replay.statistics import Progress, Ranks, rank_policies
 

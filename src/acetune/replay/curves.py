@@ -47,7 +47,7 @@ class TableConstraint:
             Constraint(self.metric, upper=self.upper, lower=self.lower)
         except GoalError as error:
             raise TableError(str(error)) from None
-        require_cost(self.cost_s, f"cost_s of the constraint {self.metric!r}")
+        _require_cost(self.cost_s, f"cost_s of the constraint {self.metric!r}")
         if not isinstance(self.sparse, bool):
             raise TableError(
                 f"sparse of the constraint {self.metric!r} must be true or false, "
@@ -110,7 +110,7 @@ class CurveTable:
         set_field(self, "cost_s", _read_only(self.cost_s, np.float64, "cost_s"))
         columns = {m: _read_only(v, np.float64, repr(m)) for m, v in self.metrics.items()}
         set_field(self, "metrics", columns)
-        require_whole(self)
+        _require_sound(self)
 
     def __repr__(self) -> str:
         limits = ", ".join(c.goal.describe() for c in self.constraints) or "no constraint"
@@ -271,16 +271,14 @@ def _read_only(values: NDArray[Any], dtype: type[np.generic], what: str) -> NDAr
     return column
 
 
-
-
-def require_whole(table: CurveTable) -> None:
+def _require_sound(table: CurveTable) -> None:
     """An error unless names, shapes and values of the table fit together."""
     _require_names(table)
     _require_shapes(table)
     _require_values(table)
 
 
-def require_cost(value: object, what: str) -> None:
+def _require_cost(value: object, what: str) -> None:
     """An error that names ``what`` unless ``value`` is a finite number, 0 or more."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TableError(f"{what} must be a number of seconds, got {value!r}")

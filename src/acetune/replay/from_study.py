@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acetune.core.errors import TableError
-from acetune.replay.table import CurveTable, TableConstraint, make_table
+from acetune.replay.curves import CurveTable, TableConstraint, make_table
 from acetune.study.columns import Array
 from acetune.study.trials import Trials
 from acetune.study.view import StudyView, TrialRow, viewing

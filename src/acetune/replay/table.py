@@ -7,6 +7,8 @@ basic format can ignore the rest: ``space``, ``made``, ``sparse`` in a constrain
 ``incomplete``, the planned number of steps (null: not known) of curves that were cut off.
 
 >>> import tempfile
+>>> from acetune.core.goals import Objective
+>>> from acetune.replay import make_table
 >>> curves = [({"lr": 0.1}, {"auc": [0.71234, 0.8]}, [0.02, 0.02], None)]
 >>> path = Path(tempfile.mkdtemp(), "curves.parquet")
 >>> write_table(path, make_table("one", Objective("auc", "max"), [], curves), {"auc": 3})
@@ -26,18 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acetune.core.errors import MissingExtraError, TableError
-from acetune.core.goals import Objective
-from acetune.replay.curves import (
-    CONFIRM,
-    RESERVED,
-    Curve,
-    CurveTable,
-    Floats,
-    Ints,
-    TableConstraint,
-    make_table,
-    offsets,
-)
+from acetune.replay.curves import CONFIRM, RESERVED, CurveTable, Floats, Ints, offsets
 from acetune.replay.header import (
     describe_table,
     parse_header,
@@ -45,16 +36,6 @@ from acetune.replay.header import (
     read_objective,
     read_total_steps,
 )
-
-__all__ = [
-    "Curve",
-    "CurveTable",
-    "Objective",
-    "TableConstraint",
-    "make_table",
-    "read_table",
-    "write_table",
-]
 
 _KEY = b"acetune"
 _KEYS = ("config", "step")  # whole numbers; the other columns are floats
@@ -269,8 +250,6 @@ def _pyarrow() -> tuple[Any, Any]:
     except ImportError:
         raise MissingExtraError("pyarrow", "replay") from None
     return pyarrow, parquet
-
-
 
 
 def rounded_columns(table: CurveTable, digits: Mapping[str, int]) -> dict[str, Floats]:

@@ -9,8 +9,7 @@ import plotly.graph_objects as go
 
 from acetune.core.errors import GoalError
 from acetune.drawing.palette import COLOURS, GRID
-from acetune.replay.figures.panels import Panels
-from acetune.replay.figures.style import Look, cell_titles, chosen, looks
+from acetune.replay.figures.panels import Look, Panels, cell_titles, chosen, looks
 from acetune.replay.runs import Summary
 from acetune.replay.statistics import Interval, scipy_stats
 

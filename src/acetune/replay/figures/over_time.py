@@ -10,8 +10,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from acetune.drawing.palette import LINE
-from acetune.replay.figures.panels import Panels
-from acetune.replay.figures.style import Look, cell_titles, chosen, log_ticks, looks
+from acetune.replay.figures.panels import Look, Panels, cell_titles, chosen, log_ticks, looks
 from acetune.replay.runs import Run
 from acetune.replay.statistics import Progress, best_over_time
 
