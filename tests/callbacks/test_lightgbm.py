@@ -14,8 +14,7 @@ import pytest
 import acetune
 from acetune import Constraint
 from acetune.callbacks import lightgbm as callbacks
-from acetune.callbacks._lightgbm import TreeText, kept_scores
-from acetune.callbacks.lightgbm import CHECKPOINT, ReportCallback
+from acetune.callbacks.lightgbm import CHECKPOINT, ReportCallback, TreeText, kept_scores
 from acetune.core.errors import AcetuneError
 from acetune.testing import check_callback
 from callbacks.boosting import AT_END, EVERY_STEP, Engine, Notes, Ticking, make_trial, rows
