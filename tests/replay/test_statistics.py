@@ -73,12 +73,8 @@ def test_failures_have_no_difference_but_a_sign() -> None:
         }
     )
     assert paired_differences(found, "ace", "asha") == {HARD: pytest.approx([0.1, 0.0, -0.2])}
-    assert paired_signs(found, "ace", "asha") == {
-        HARD: Signs(better=2, tie=2, worse=2, only_first=1, only_second=1, neither=1)
-    }
-    assert paired_signs(found, "asha", "ace") == {
-        HARD: Signs(better=2, tie=2, worse=2, only_first=1, only_second=1, neither=1)
-    }
+    assert paired_signs(found, "ace", "asha") == {HARD: Signs(better=2, tie=2, worse=2)}
+    assert paired_signs(found, "asha", "ace") == {HARD: Signs(better=2, tie=2, worse=2)}
 
 
 def test_only_seeds_and_cells_that_both_have_run_are_paired_in_the_order_of_seeds() -> None:
@@ -97,7 +93,7 @@ def test_only_seeds_and_cells_that_both_have_run_are_paired_in_the_order_of_seed
 def test_a_cell_in_which_nobody_found_anything_has_no_differences() -> None:
     found = runs({"ace": [None, None], "asha": [None, None]})
     assert paired_differences(found, "ace", "asha") == {HARD: []}
-    assert paired_signs(found, "ace", "asha")[HARD] == Signs(0, 2, 0, 0, 0, 2)
+    assert paired_signs(found, "ace", "asha")[HARD] == Signs(0, 2, 0)
 
 
 def test_runs_that_cannot_be_paired() -> None:

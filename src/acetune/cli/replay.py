@@ -18,6 +18,7 @@ from rich.text import Text
 from acetune.cli.progress import progress_bar
 from acetune.core.errors import AcetuneError, GoalError
 from acetune.core.goals import Constraint
+from acetune.core.words import count as counted
 from acetune.drawing import IMAGES, write_figures
 from acetune.engines.local import available_cores
 from acetune.policies import POLICY_NAMES
@@ -138,7 +139,7 @@ def seed_by_seed(policies: Sequence[str], runs: Sequence[Run]) -> list[str]:
     last = policies[-1]
     for other in policies[:-1]:
         (signs,) = paired_signs(runs, last, other).values()
-        ties = f", {signs.tie} tie{'s' if signs.tie > 1 else ''}" if signs.tie else ""
+        ties = f", {counted(signs.tie, 'tie')}" if signs.tie else ""
         lines.append(f"seed by seed: {last} {signs.better}, {other} {signs.worse}{ties}")
     return [*lines, ""] if lines else lines
 
@@ -275,7 +276,7 @@ def cell_table(
             break
     tables = [_table(found, part, gap) for part in parts]
     cell = runs[0].cell.describe()
-    title = f"{cell}, {_count(setting.workers, 'worker')}, {_count(found[0].runs, 'seed')}"
+    title = f"{cell}, {counted(setting.workers, 'worker')}, {counted(found[0].runs, 'seed')}"
     legend = Text(_legend(curves, setting, found), style="dim")
     shown: list[RenderableType] = [Text(title, style="bold")]
     for table in tables:
@@ -360,7 +361,3 @@ def _seconds(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -28,7 +28,7 @@ false positive rates; if it is that of the true ones, the minimum is NaN.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, Protocol, cast, overload
+from typing import Any, Literal, Protocol, Required, TypedDict, Unpack, cast, overload
 
 from acetune.constraints._arrays import (
     Threshold,
@@ -53,69 +53,47 @@ __all__ = [
 # -- the metrics as type checkers see them: with stderr=True they give an Estimate -----------------
 
 
+class GroupOptions(TypedDict, total=False):
+    """What a metric of one rate takes beside labels and predictions."""
+
+    sensitive_features: Required[Any]
+    method: Method
+    sample_weight: Any
+    threshold: Threshold
+    undefined: Undefined
+
+
+class OddsOptions(GroupOptions, total=False):
+    """Of a metric of two rates: also how they are aggregated."""
+
+    agg: Aggregation
+
+
 class GroupMetric(Protocol):
     """A metric of one rate."""
 
     @overload
     def __call__(
-        self,
-        y_true: Any,
-        y_pred: Any,
-        *,
-        sensitive_features: Any,
-        method: Method = ...,
-        sample_weight: Any = ...,
-        threshold: Threshold = ...,
-        stderr: Literal[False] = ...,
-        undefined: Undefined = ...,
+        self, y_true: Any, y_pred: Any, *, stderr: Literal[False] = ..., **how: Unpack[GroupOptions]
     ) -> float: ...
 
     @overload
     def __call__(
-        self,
-        y_true: Any,
-        y_pred: Any,
-        *,
-        sensitive_features: Any,
-        method: Method = ...,
-        sample_weight: Any = ...,
-        threshold: Threshold = ...,
-        stderr: Literal[True],
-        undefined: Undefined = ...,
+        self, y_true: Any, y_pred: Any, *, stderr: Literal[True], **how: Unpack[GroupOptions]
     ) -> Estimate: ...
 
 
 class OddsMetric(Protocol):
-    """A metric of two rates, which are aggregated."""
+    """A metric of two rates."""
 
     @overload
     def __call__(
-        self,
-        y_true: Any,
-        y_pred: Any,
-        *,
-        sensitive_features: Any,
-        method: Method = ...,
-        sample_weight: Any = ...,
-        agg: Aggregation = ...,
-        threshold: Threshold = ...,
-        stderr: Literal[False] = ...,
-        undefined: Undefined = ...,
+        self, y_true: Any, y_pred: Any, *, stderr: Literal[False] = ..., **how: Unpack[OddsOptions]
     ) -> float: ...
 
     @overload
     def __call__(
-        self,
-        y_true: Any,
-        y_pred: Any,
-        *,
-        sensitive_features: Any,
-        method: Method = ...,
-        sample_weight: Any = ...,
-        agg: Aggregation = ...,
-        threshold: Threshold = ...,
-        stderr: Literal[True],
-        undefined: Undefined = ...,
+        self, y_true: Any, y_pred: Any, *, stderr: Literal[True], **how: Unpack[OddsOptions]
     ) -> Estimate: ...
 
 

@@ -36,9 +36,6 @@ class Signs(NamedTuple):
     better: int
     tie: int
     worse: int
-    only_first: int  # of better: the second found nothing
-    only_second: int  # of worse: the first found nothing
-    neither: int  # of tie: both found nothing
 
 
 def paired_differences(
@@ -59,7 +56,11 @@ def paired_differences(
 def paired_signs(runs: Iterable[Run], policy_a: str, policy_b: str) -> dict[Cell, Signs]:
     """How often ``policy_a`` was better than, equal to and worse than ``policy_b``, by cell."""
     return {
-        cell: _signs([(a.loss, b.loss) for a, b in pairs])
+        cell: Signs(
+            better=sum(a.loss < b.loss for a, b in pairs),
+            tie=sum(a.loss == b.loss for a, b in pairs),
+            worse=sum(a.loss > b.loss for a, b in pairs),
+        )
         for cell, pairs in _pairs(runs, policy_a, policy_b).items()
     }
 
@@ -229,17 +230,6 @@ def _cliques(ranks: Sequence[float], difference: float) -> list[tuple[int, int]]
 
 
 # -- runs side by side -----------------------------------------------------------------------------
-
-
-def _signs(losses: Sequence[tuple[float, float]]) -> Signs:
-    return Signs(
-        better=sum(a < b for a, b in losses),
-        tie=sum(a == b for a, b in losses),
-        worse=sum(a > b for a, b in losses),
-        only_first=sum(a < b == math.inf for a, b in losses),
-        only_second=sum(b < a == math.inf for a, b in losses),
-        neither=sum(a == b == math.inf for a, b in losses),
-    )
 
 
 def _by_cell(runs: Iterable[Run]) -> dict[Cell, dict[tuple[str, int], Run]]:

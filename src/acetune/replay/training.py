@@ -95,23 +95,20 @@ class _RecordingLink(Link):
         self._cut = False  # at the first objective that is no finite number
 
     def begin(self, total_steps: int | None, startup_s: float) -> Plan:
-        """See Link."""
         self._total_steps = total_steps
         return Plan(1, math.inf, -math.inf)
 
     def declare(self, total_steps: int) -> None:
-        """See Link."""
         self._total_steps = total_steps
 
     def fresh_gate(self, report: Report) -> float:
-        """See Link."""
         return math.inf
 
     def checking(self, constraint: str | None) -> None:
-        """See Link."""
+        pass
 
     def report(self, report: Report) -> Reply:
-        """See Link. The confirmation is not timed: the search never sees it."""
+        """The confirmation is not timed: the search never sees it."""
         if report.step <= len(self._cost_s):  # reported again: the first stands
             return Reply(_GO_ON, math.inf, -math.inf, False, False)
         if report.step != len(self._cost_s) + 1:
@@ -158,13 +155,13 @@ class _RecordingLink(Link):
         return found
 
     def finish(self, report: Report | None) -> None:
-        """See Link."""
+        pass
 
     def keep_model(self, step: int, model: object) -> None:
-        """See Link."""
+        pass
 
     def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
-        """See Link."""
+        pass
 
     def curve(self, params: Mapping[str, Any]) -> RecordedCurve:
         """What was recorded."""

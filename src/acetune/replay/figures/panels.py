@@ -14,9 +14,13 @@ from typing import Any, NamedTuple
 import plotly.graph_objects as go
 
 from acetune.core.errors import GoalError
+from acetune.core.words import count
 from acetune.drawing.palette import COLOURS, FONT, GRID, LINE, QUIET, TEXT
 from acetune.replay.runs import Cell
 
+_GAP = 12  # pixels between the stacked parts of a panel
+_EDGE = 16  # from the left edge to the title
+_LEGEND_ROW = 20
 DASHES = ("solid", "6px,2px", "2px,2px", "10px,2px,2px,2px")
 SYMBOLS = (
     "circle",
@@ -95,7 +99,7 @@ def _parts(cell: Cell) -> dict[str, str]:
         "table": cell.table,
         "cost": cost,
         "budget": f"{cell.budget_s:g} s",
-        "workers": f"{cell.workers} worker{'s' if cell.workers != 1 else ''}",
+        "workers": count(cell.workers, "worker"),
         "searcher": f"{cell.searcher} search",
     }
 
@@ -117,11 +121,6 @@ def log_ticks(low: float, high: float) -> list[float]:
     # from text, as 5 * 10.0**-1 and the like are not always what people would write
     ticks = [float(f"{step}e{power}") for power in range(first, last + 1) for step in steps]
     return [tick for tick in ticks if low <= tick <= high]
-
-
-_GAP = 12  # pixels between the stacked parts of a panel
-_EDGE = 16  # from the left edge to the title
-_LEGEND_ROW = 20
 
 
 class Panels:
@@ -298,15 +297,8 @@ class Panels:
         """Draw a line across a part."""
         key = self._key(panel, part)
         self._shapes.append(
-            {
-                "type": "line",
-                "xref": f"x{key} domain",
-                "x0": 0,
-                "x1": 1,
-                "line": line,
-                "layer": "below",
-            }
-            | {"yref": f"y{key}", "y0": y, "y1": y}
+            {"type": "line", "yref": f"y{key}", "y0": y, "y1": y, "line": line, "layer": "below"}
+            | {"xref": f"x{key} domain", "x0": 0, "x1": 1}
         )
 
     def legend(self, names: Sequence[str]) -> None:
