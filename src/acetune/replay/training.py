@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from acetune.checking import Missing
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import AcetuneError, GoalError, TrialStopped
-from acetune.core.goals import FailedCheck, Goals, Mode, Objective, as_measurement
+from acetune.core.goals import Constraint, FailedCheck, Goals, Mode, Objective, as_measurement
 from acetune.exclusive_link import ExclusiveLink
 from acetune.link import Link, Plan, Reply, Report
 from acetune.policies import ACE
@@ -42,7 +42,7 @@ class Task:
     space: Mapping[str, Dimension | Scalar]
     objective: str
     mode: Mode
-    constraints: tuple[...]
+    constraints: tuple[Constraint, ...]
     confirm: Callable[[Any], Mapping[str, object]] | None = None
     digits: Mapping[str, int] = field(default_factory=dict)  # decimals worth recording
 
