@@ -309,26 +309,9 @@ def test_the_mean_over_time_by_hand() -> None:
     assert (np.isnan(found.low) == np.isnan(found.centre)).all()
 
 
-def test_the_median_counts_nothing_found_as_worst_and_never_gets_worse() -> None:
-    found = best_over_time(progress_runs(), [1, 2, 3, 4, 5], "median")
-    # the second best of four: half of the runs are at least as good
-    assert found.centre == pytest.approx([math.nan, 0.5, 0.5, 0.6, 0.8], nan_ok=True)
-    assert found.low[-1] == -math.inf  # one in four found nothing
-    assert found.high[-1] == 0.9
-    rng = np.random.default_rng(0)
-    many = [
-        run("ace", s, list(zip(np.sort(rng.random(5)), np.sort(rng.random(5)), strict=True)))
-        for s in range(9)
-    ]
-    centre = best_over_time(many, np.linspace(0, 1, 50), "median").centre
-    assert (np.diff(centre[~np.isnan(centre)]) >= 0).all()
-
-
-@pytest.mark.parametrize("centre", ["mean", "median"])
-def test_minimising_is_the_mirror_image(centre: str) -> None:
+def test_minimising_is_the_mirror_image() -> None:
     times = np.linspace(0, 6, 13)
-    up = best_over_time(progress_runs(), times, centre)  # type: ignore[arg-type]
-    down = best_over_time(progress_runs("min"), times, centre)  # type: ignore[arg-type]
+    up, down = best_over_time(progress_runs(), times), best_over_time(progress_runs("min"), times)
     assert down.centre == pytest.approx(-up.centre, nan_ok=True)
     assert down.low == pytest.approx(-up.high, nan_ok=True)
     assert down.high == pytest.approx(-up.low, nan_ok=True)
@@ -361,8 +344,8 @@ def test_runs_without_progress() -> None:
         best_over_time([run("ace", 0, 0.5), run("asha", 0, 0.5)], [1])
     with pytest.raises(GoalError, match="one policy in one cell"):
         best_over_time([], [1])
-    with pytest.raises(GoalError, match="centre must be 'mean' or 'median', got 'mode'"):
-        best_over_time([run("ace", 0, 0.5)], [1], "mode")  # type: ignore[arg-type]
+    with pytest.raises(GoalError, match="level must lie between 0 and 1, got 1"):
+        best_over_time([run("ace", 0, 0.5)], [1], level=1)
 
 
 def test_ranks_of_numbers_are_those_of_runs_with_these_numbers() -> None:
