@@ -193,7 +193,10 @@ def nemenyi_critical_difference(k: int, blocks: int, alpha: float = 0.05) -> flo
     1.118
     """
     if k < 2 or not 0 < alpha < 1:
-        raise GoalError(f"needed: two policies or more, 0 < alpha < 1; got {k} and alpha={alpha}")
+        raise GoalError(
+            "a critical difference needs two policies or more and an alpha between 0 and 1, got "
+            f"{k} and alpha={alpha}"
+        )
     q = float(scipy_stats().studentized_range.ppf(1 - alpha, k, math.inf)) / math.sqrt(2)
     return q * math.sqrt(k * (k + 1) / (6 * blocks))
 
