@@ -79,8 +79,8 @@ def _children(
             yield model, {"key": key, "value_json": json.dumps(value)}
     intermediate = models.TrialIntermediateValueModel
     for step, objective in trial.intermediate_values.items():
-        value, kind = intermediate.intermediate_value_to_stored_repr(objective)
-        columns = {"step": step, "intermediate_value": value, "intermediate_value_type": kind}
+        stored, its = intermediate.intermediate_value_to_stored_repr(objective)
+        columns = {"step": step, "intermediate_value": stored, "intermediate_value_type": its}
         yield intermediate, columns
 
 
