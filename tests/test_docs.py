@@ -18,8 +18,7 @@ import pytest
 from acetune import Constraint, Trial
 from acetune.callbacks.lightgbm import ReportCallback
 from acetune.constraints.robustness import sentiment_suite
-from acetune.replay.task import Task
-from acetune.replay.training import train_curve
+from acetune.replay.training import Task, train_curve
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

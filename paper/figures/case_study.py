@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from acetune.core.errors import GoalError
 from acetune.drawing.palette import COLOURS, TEXT
 from acetune.replay.figures.panels import Panels
-from acetune.replay.figures.style import log_ticks
+from paper.figures.log_axis import log_ticks
 
 _ROW = 16  # pixels a label
 _HEIGHT = 230

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from acetune.core.errors import GoalError
-from acetune.replay.task import Task
+from acetune.replay.training import Task
 
 __all__ = ["TASK_NAMES", "Task", "load_task"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from acetune.cli._demo_credit import SEED, CreditTask, lightgbm, made_credit, read_rows
 from acetune.core.errors import AcetuneError, MissingExtraError
 from acetune.core.goals import Constraint
-from acetune.replay.task import Task
+from acetune.replay.training import Task
 
 
 def credit_lightgbm(data: Path | None = None, confirm_rows: int = 0) -> Task:

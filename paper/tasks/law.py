@@ -24,7 +24,7 @@ from acetune.cli._demo_credit import Rows, auc
 from acetune.constraints.fairness import equalized_odds_difference
 from acetune.core.errors import AcetuneError, MissingExtraError
 from acetune.core.goals import Constraint, Estimate
-from acetune.replay.task import Task
+from acetune.replay.training import Task
 from acetune.space import Dimension, choice, lograndint, loguniform, randint, uniform
 from acetune.trial import Trial
 

@@ -17,14 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acetune.constraints.robustness.check import RobustnessCheck
-from acetune.constraints.robustness.checklist import load_checklist
-from acetune.constraints.robustness.own_suite import sentiment_suite
-from acetune.constraints.robustness.suite import Suite
+from acetune.constraints.robustness.building import load_checklist, sentiment_suite
+from acetune.constraints.robustness.suite import RobustnessCheck, Suite
 from acetune.constraints.robustness.transformer import TransformerPredictor, require_torch
 from acetune.core.errors import AcetuneError
 from acetune.core.goals import Constraint
-from acetune.replay.task import Task
+from acetune.replay.training import Task
 from acetune.space import Dimension, choice, loguniform, uniform
 from acetune.trial import Trial
 from paper.tasks.finetuning import FineTuner, Labelled, label_texts

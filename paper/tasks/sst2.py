@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from acetune.constraints.robustness.own_suite import BAD, GOOD, NAMES, THINGS
+from acetune.constraints.robustness.building import BAD, GOOD, NAMES, THINGS
 from acetune.core.errors import AcetuneError
 
 HUB = "hub"

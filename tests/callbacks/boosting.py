@@ -3,85 +3,45 @@
 from __future__ import annotations
 
 import math
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
 from acetune import ACE, Constraint, Trial
-from acetune.artifacts import checkpoint_writer, write_folder
-from acetune.core.decision import Action, Decision
 from acetune.core.goals import Goals, Objective
 from acetune.core.record import Progress
-from acetune.link import Link, Plan, Reply, Report
-from acetune.policies.base import Policy
+from acetune.testing._trial import NotingLink
 from acetune.trial import TrialContext
 
 EVERY_STEP = ACE(truncation=0, interval=1, gate=False)
 AT_END = ACE(truncation=0, interval="end", gate=False)
 
 
-class Engine(Link):
-    """The other end of a trial: notes what it is told, and stops it where a test says so."""
+class Engine(NotingLink):
+    """The other end of a trial, by what the tests of boosting ask it for."""
 
     def __init__(self, folder: Path, *, stop_at: int | None = None) -> None:
-        self.folder, self.stop_at = folder, stop_at
-        self.total_steps: int | None = None
-        self.reports: list[Report] = []
-        self.finished: Report | None = None
-        self.kept: dict[int, bytes] = {}
+        super().__init__(folder, 1, stop_at)
+
+    @property
+    def total_steps(self) -> int | None:
+        return self.declared[-1]
 
     @property
     def steps(self) -> list[int]:
         return [report.step for report in self.reports]
 
     @property
-    def values(self) -> list[float]:
+    def values(self) -> list[float]:  # type: ignore[override]
         return [report.value for report in self.reports]
 
     @property
     def checked(self) -> list[int]:
         """The steps that were checked, in the order of checking."""
-        found = [*self.reports, *([self.finished] if self.finished else [])]
+        found = [report for report in (*self.reports, *self.finished) if report is not None]
         return [report.checked_step for report in found if report.checked_step is not None]
-
-    def model(self, step: int) -> Any:
-        """A model as it is read back from disk."""
-        return pickle.loads(self.kept[step])
-
-    def begin(self, total_steps: int | None, startup_s: float) -> Plan:
-        self.total_steps = total_steps
-        return Plan(self.policy.first_check(total_steps, None), math.inf, math.inf)  # type: ignore[arg-type]
-
-    def declare(self, total_steps: int) -> None:
-        self.total_steps = total_steps
-
-    def fresh_gate(self, report: Report) -> float:
-        return math.inf
-
-    def checking(self, constraint: str | None) -> None:
-        pass
-
-    def report(self, report: Report) -> Reply:
-        self.reports.append(report)
-        stop = report.step == self.stop_at
-        action = Action.STOP if stop else Action.CONTINUE
-        ended = stop or report.step == self.total_steps
-        return Reply(Decision(action, "the test says so"), math.inf, math.inf, stop, ended)
-
-    def finish(self, report: Report | None) -> None:
-        self.finished = report
-
-    def keep_model(self, step: int, model: object) -> None:
-        self.kept[step] = cloudpickle.dumps(model)
-
-    def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
-        write_folder(self.folder / f"resume-{step}", checkpoint_writer(source), self.folder)
-
-    policy: Policy = EVERY_STEP
 
 
 def make_trial(
@@ -90,14 +50,14 @@ def make_trial(
     objective: str = "auc",
     mode: str = "max",
     check: Callable[[Any], Any] | None = None,
-    policy: Policy = EVERY_STEP,
+    policy: ACE = EVERY_STEP,
     checkpoint: tuple[Path, int] | None = None,
     clock: Callable[[], float] | None = None,
 ) -> Trial:
     """A trial of a study that keeps every new best model and has one constraint, if any."""
     constraints = () if check is None else (Constraint("g", upper=0.0, check=check),)
     goals = Goals(Objective(objective, mode), constraints)  # type: ignore[arg-type]
-    engine.policy = policy
+    engine.interval = policy.interval
     folder, done = checkpoint or (None, 0)
     progress = Progress(last_step=done, best_step=done, best_loss=0.0 if done else math.inf)
     context = TrialContext(1, 1, {}, goals, policy, engine.folder, folder, progress)

@@ -14,8 +14,7 @@ import pytest
 import acetune
 from acetune import Constraint
 from acetune.callbacks import lightgbm as callbacks
-from acetune.callbacks._lightgbm import TreeText, kept_scores
-from acetune.callbacks.lightgbm import CHECKPOINT, ReportCallback
+from acetune.callbacks.lightgbm import CHECKPOINT, ReportCallback, TreeText, kept_scores
 from acetune.core.errors import AcetuneError
 from acetune.testing import check_callback
 from callbacks.boosting import AT_END, EVERY_STEP, Engine, Notes, Ticking, make_trial, rows
@@ -223,9 +222,9 @@ def test_scores_are_the_predictions_of_that_round(
     assert len({scores.tobytes() for _, scores, _ in now}) > 2  # the model does learn
     for _, scores, predicted in now:
         np.testing.assert_allclose(scores, predicted, atol=1e-6)
-    assert len(engine.kept) > 1
-    for step in engine.kept:
-        kept, scores = engine.model(step), now[step - 1][1]
+    assert len(engine.models) > 1
+    for step in engine.models:
+        kept, scores = engine.load(step), now[step - 1][1]
         assert kept.rounds == step == kept.booster.num_trees() // (3 if classes == 3 else 1)
         np.testing.assert_array_equal(kept.scores, scores)
         np.testing.assert_allclose(kept.predict(XV), scores, atol=1e-6)
@@ -353,7 +352,7 @@ def test_a_stopped_training_returns_with_its_best_round(tmp_path: Path, first: b
     assert best < 6  # it overfits
     assert booster.best_iteration == best
     assert booster.best_score["valid_0"]["binary_logloss"] == min(engine.values)
-    np.testing.assert_allclose(booster.predict(XV), engine.model(best).predict(XV), atol=1e-12)
+    np.testing.assert_allclose(booster.predict(XV), engine.load(best).predict(XV), atol=1e-12)
 
 
 def test_the_round_that_ends_a_training_is_in_lightgbms_records(tmp_path: Path) -> None:
@@ -414,7 +413,7 @@ def test_early_stopping_by_another_metric_leaves_the_best_checkpoint_to_be_check
     np.testing.assert_allclose(scores, whole.predict(XV, num_iteration=best), atol=1e-6)
     np.testing.assert_allclose(predicted, scores, atol=1e-6)
     assert engine.checked == [best]
-    np.testing.assert_allclose(engine.model(best).predict(XV), scores, atol=1e-6)
+    np.testing.assert_allclose(engine.load(best).predict(XV), scores, atol=1e-6)
 
 
 def test_the_last_model_can_be_checked_after_training(tmp_path: Path) -> None:
@@ -544,9 +543,9 @@ def test_each_tree_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     engine = Engine(tmp_path)
     trial = make_trial(engine, objective="spread", check=Notes())
     train(ReportCallback(trial), feval=spread, keep_training_booster=True)
-    assert len(engine.kept) == T  # each round is a new best
+    assert len(engine.models) == T  # each round is a new best
     assert written == [1] * T
-    assert [engine.model(step).booster.num_trees() for step in engine.kept] == [*range(1, T + 1)]
+    assert [engine.load(step).booster.num_trees() for step in engine.models] == [*range(1, T + 1)]
 
 
 # -- going on from a model -----------------------------------------------------------------------
@@ -569,7 +568,7 @@ def test_an_attempt_goes_on_from_the_checkpoint_of_another(
     assert report.rounds_left(T) == T
     whole, _ = train(report, params=params, init_model=start)
     # none at the last step, after which there is nothing to go on with
-    assert {path.name for path in tmp_path.iterdir()} == {"resume-4", "resume-8"}
+    assert {path.name for path in tmp_path.glob("resume-*")} == {"resume-4", "resume-8"}
     assert (whole.num_trees() < T + 3 * base) == bool(params)  # rounds without a tree
 
     again = Engine(tmp_path)
@@ -649,7 +648,7 @@ def test_rounds_of_a_base_model_are_not_steps(tmp_path: Path) -> None:
     booster, _ = train(ReportCallback(make_trial(engine, check=notes)), rounds=3, init_model=base)
     assert engine.steps == [1, 2, 3]
     assert engine.total_steps == 3
-    assert engine.model(next(iter(engine.kept))).rounds > T
+    assert engine.load(next(iter(engine.models))).rounds > T
     for scores, predicted in notes.seen:
         np.testing.assert_allclose(scores, predicted, atol=1e-6)
     assert booster.num_trees() == T + 3

@@ -190,9 +190,9 @@ def test_scores_are_the_predictions_of_that_round(
     assert len({scores.tobytes() for _, scores, _ in now}) > 2  # the model does learn
     for _, scores, predicted in now:
         np.testing.assert_allclose(scores, predicted, atol=1e-6)
-    assert len(engine.kept) > 1
-    for step in engine.kept:
-        kept, scores = engine.model(step), now[step - 1][1]
+    assert len(engine.models) > 1
+    for step in engine.models:
+        kept, scores = engine.load(step), now[step - 1][1]
         assert kept.rounds == step == kept.booster.num_boosted_rounds()
         np.testing.assert_array_equal(kept.scores, scores)
         np.testing.assert_allclose(kept.predict(XV), scores, atol=1e-6)
@@ -212,8 +212,8 @@ def test_rows_to_predict_have_the_missing_values_of_the_training(tmp_path: Path)
     )
     model.fit(gaps, Y, eval_set=[(gaps_valid, YV)], verbose=False)
     np.testing.assert_allclose(notes.seen[-1], model.predict_proba(gaps_valid)[:, 1], atol=1e-6)
-    step = max(engine.kept)
-    np.testing.assert_array_equal(engine.model(step).predict(gaps_valid), notes.seen[step - 1])
+    step = max(engine.models)
+    np.testing.assert_array_equal(engine.load(step).predict(gaps_valid), notes.seen[step - 1])
     # such rows are others without it
     other = model.get_booster().predict(xgb.DMatrix(gaps_valid))
     assert not np.allclose(other, notes.seen[-1], atol=0.01)
@@ -285,8 +285,8 @@ def test_a_stopped_training_returns(tmp_path: Path, first: bool) -> None:
     assert engine.values == found["valid"]["auc"]
     assert booster.num_boosted_rounds() == 4
     np.testing.assert_allclose(
-        engine.model(max(engine.kept)).predict(XV),
-        booster.predict(DVALID, iteration_range=(0, max(engine.kept))),
+        engine.load(max(engine.models)).predict(XV),
+        booster.predict(DVALID, iteration_range=(0, max(engine.models))),
         atol=1e-6,
     )
 
@@ -319,7 +319,7 @@ def test_early_stopping_by_another_metric_leaves_the_best_checkpoint_to_be_check
     np.testing.assert_allclose(scores, expected, atol=1e-6)
     np.testing.assert_allclose(predicted, expected, atol=1e-6)
     assert engine.checked == [best]
-    np.testing.assert_allclose(engine.model(best).predict(XV), expected, atol=1e-6)
+    np.testing.assert_allclose(engine.load(best).predict(XV), expected, atol=1e-6)
 
 
 def test_training_that_another_callback_ends_at_once_is_reported(tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ def test_an_attempt_goes_on_from_the_checkpoint_of_another(
     assert report.rounds_left(T) == T
     train(report, params=params, xgb_model=start)
     # none at the last step, after which there is nothing to go on with
-    assert {path.name for path in tmp_path.iterdir()} == {"resume-5"}
+    assert {path.name for path in tmp_path.glob("resume-*")} == {"resume-5"}
 
     again = Engine(tmp_path)
     trial = make_trial(again, checkpoint=(tmp_path / "resume-5", 5))

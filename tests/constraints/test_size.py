@@ -240,8 +240,7 @@ class TestParameters:
 
 class TestReportedByCallbacks:
     def test_a_booster_counts_up_to_its_round(self, booster: Any) -> None:
-        from acetune.callbacks._lightgbm import TreeText
-        from acetune.callbacks.lightgbm import RoundModel
+        from acetune.callbacks.lightgbm import RoundModel, TreeText
 
         early = RoundModel(booster, 2, "valid", TreeText(), trees_change=False)
         assert parameters(early) == 2 * 4

@@ -17,7 +17,7 @@ from acetune.core.numbers import as_number, as_whole, is_bool
 from acetune.options import make_settings
 from acetune.optuna import AcePruner
 from acetune.ray import AceScheduler
-from acetune.replay.table import CurveTable, TableConstraint, make_table
+from acetune.replay.curves import CurveTable, TableConstraint, make_table
 from acetune.searchers import make_searcher
 from acetune.space import Space
 

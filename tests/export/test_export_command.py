@@ -112,20 +112,20 @@ def test_the_document_runs(
 
 
 def test_the_document_names_every_column() -> None:
-    from acetune.export import columns
+    from acetune.export import tables
 
     text = DOCUMENT.read_text()
-    for column in (*columns.REPORTS, *columns.CHECKS):
+    for column in (*tables.REPORTS, *tables.CHECKS):
         assert f"`{column.name}`" in text, column.name
 
 
 def test_the_document_names_every_column_of_trials(small: Path) -> None:
-    from acetune.export.columns import trial_columns
     from acetune.export.gathered import gathering
+    from acetune.export.tables import trial_columns
 
     text = DOCUMENT.read_text()
     with gathering(small) as gathered:
         columns = trial_columns(gathered)
-    for column, _ in columns:
+    for column in columns:
         name = re.sub(r"\.(g|x)$", ".NAME", column.name)
         assert f"`{name}`" in text, name

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acetune.replay.partial import Partial
-from acetune.replay.recorder import draw
+from acetune.replay.curves import CurveTable
+from acetune.replay.recorder import Partial, draw
 from acetune.replay.simulator import simulate
-from acetune.replay.table import CurveTable, read_table
+from acetune.replay.table import read_table
 from acetune.space import Space
 from cli.inside import Command
 from paper.tasks import load_task

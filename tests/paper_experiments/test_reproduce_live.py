@@ -30,8 +30,7 @@ from acetune.core.errors import (
 )
 from acetune.core.goals import Constraint, Estimate
 from acetune.replay.table import write_table
-from acetune.replay.task import Task
-from acetune.replay.training import train_curve
+from acetune.replay.training import Task, train_curve
 from acetune.space import Space
 from acetune.study.store import INTERRUPTED, Store
 from cli.inside import Command

@@ -19,10 +19,9 @@ from acetune.drawing.palette import COLOURS
 from acetune.replay import figures
 from acetune.replay.figures.dots import mean_interval
 from acetune.replay.figures.over_time import value_range
-from acetune.replay.figures.style import cell_titles, looks
-from acetune.replay.progress import Progress
+from acetune.replay.figures.panels import cell_titles, looks
 from acetune.replay.runs import Cell, Incumbent, Run, summarise
-from acetune.replay.statistics import Ranks, rank_policies
+from acetune.replay.statistics import Progress, Ranks, rank_policies
 
 HARD = Cell("credit", "eod <= 0.25", 1.94, 35.0, 4, "random")
 EASY = Cell("credit", "eod <= 0.325", 1.94, 35.0, 4, "random")
@@ -135,21 +134,12 @@ def test_a_cell_in_which_nobody_found_anything_says_so() -> None:
     assert "of no policy have half of the runs<br>found something feasible" in texts(figure)
 
 
-@pytest.mark.parametrize("log_time", [False, True])
-def test_checks_after_the_run_are_shown_beyond_the_budget(log_time: bool) -> None:
+def test_checks_after_the_run_are_shown_beyond_the_budget() -> None:
     late = [run("none+after", seed, [(36.0 + seed, 0.8)]) for seed in range(3)]
-    figure = figures.over_time(late + made_runs(), log_time=log_time)
-    end = figure.layout.xaxis.range[1]
-    assert (10**end if log_time else end) == pytest.approx(38)
+    figure = figures.over_time(late + made_runs())
+    assert figure.layout.xaxis.range[1] == pytest.approx(38)
     assert figure.layout.shapes[0].x0 == 35
     assert "budget" in texts(figure)
-
-
-def test_a_logarithmic_time_axis_begins_with_the_first_find() -> None:
-    figure = figures.over_time([run("ace", 0, [(0.5, 0.8)])], log_time=True)
-    assert figure.layout.xaxis2.type == "log"
-    assert 10 ** figure.layout.xaxis2.range[0] == pytest.approx(0.5)
-    assert list(figure.layout.xaxis2.tickvals) == [0.5, 1, 2, 5, 10, 20]
 
 
 # -- ranks -----------------------------------------------------------------------------------------

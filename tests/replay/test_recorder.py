@@ -23,11 +23,16 @@ import pytest
 import acetune
 from acetune import Constraint, Trial
 from acetune.core.errors import AcetuneError, GoalError, TableError, TrainingCodeError
-from acetune.replay.partial import Partial, RecordedCurve, count_recorded
-from acetune.replay.recorder import draw, partial_path, record
-from acetune.replay.table import CurveTable, read_table
-from acetune.replay.task import Task
-from acetune.replay.training import train_curve
+from acetune.replay.curves import CurveTable
+from acetune.replay.recorder import (
+    Partial,
+    count_recorded,
+    draw,
+    partial_path,
+    record,
+)
+from acetune.replay.table import read_table
+from acetune.replay.training import RecordedCurve, Task, train_curve
 from acetune.space import Space
 from engines.helpers import alive, append_line, read_lines, wait_for
 

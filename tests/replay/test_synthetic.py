@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from acetune.core.errors import GoalError
+from acetune.replay.curves import CurveTable
 from acetune.replay.synthetic import BestFeasible, synthetic_table
-from acetune.replay.table import CurveTable, read_table, write_table
+from acetune.replay.table import read_table, write_table
 from acetune.space import Integer, Space, uniform
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from acetune.callbacks._trial import Saving, require_trial
+from acetune.callbacks._reporter import Saving, require_trial
 from acetune.core.errors import ReportError
 from acetune.core.goals import Objective
 from acetune.core.numbers import require_whole

@@ -1,20 +1,83 @@
-"""What the callbacks of the deep learning frameworks share: one training that reports to a trial.
+"""What callbacks share: the trial they are given, and a training that reports to it.
 
-A framework's callback knows when a validation has ended, what it found and how many there will be.
-Everything else about reporting is here, so that all of them behave alike.
+The callback of a deep learning framework knows when a validation has ended, what it found and how
+many there will be. Everything else about reporting is here, so that all of them behave alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from acetune.callbacks._random import same_randomness
-from acetune.callbacks._trial import require_trial
-from acetune.core.errors import ReportError
-from acetune.core.numbers import as_number
+import numpy as np
+
+from acetune.core.errors import GoalError, ReportError
+from acetune.core.numbers import as_number, require_whole
+from acetune.trial import Trial
 from acetune.validation import require_total_steps
+
+
+def require_trial(trial: object) -> Trial:
+    """The trial, or an error that says where to get one."""
+    if isinstance(trial, Trial):
+        return trial
+    raise GoalError(
+        f"the first argument is acetune's trial, got a {type(trial).__name__}; under Optuna it is "
+        "acetune.optuna.trial(trial, total_steps=...), under Ray acetune.ray.trial(...)"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """After which steps training is saved for another attempt.
+
+    >>> [step for step in range(1, 10) if Saving(4).due(step)]
+    [4, 8]
+    """
+
+    checkpoint_every: int | None
+
+    def __post_init__(self) -> None:
+        if self.checkpoint_every is not None:
+            require_whole("checkpoint_every", self.checkpoint_every, 1)
+
+    def due(self, step: int) -> bool:
+        """Whether this step is one of them."""
+        return self.checkpoint_every is not None and step % self.checkpoint_every == 0
+
+
+@contextlib.contextmanager
+def same_randomness() -> Iterator[None]:
+    """Afterwards the global generators stand where they stood before.
+
+    When a check is made depends on what checks cost: without this, so would the curves of a seeded
+    training. Python's generator, NumPy's and PyTorch's (on the CPU and the current GPU).
+
+    >>> random.seed(0)
+    >>> with same_randomness():
+    ...     inside = random.random()
+    >>> random.random() == inside
+    True
+    """
+    torch = sys.modules.get("torch")
+    gpu = torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized()
+    python, numpy = random.getstate(), np.random.get_state()
+    on_cpu = None if torch is None else torch.get_rng_state()
+    on_gpu = torch.cuda.get_rng_state() if torch is not None and gpu else None
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        if torch is not None:
+            torch.set_rng_state(on_cpu)
+            if on_gpu is not None:
+                torch.cuda.set_rng_state(on_gpu)
 
 
 class Candidate(Protocol):

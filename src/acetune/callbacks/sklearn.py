@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from acetune.callbacks._trial import Saving, require_trial
+from acetune.callbacks._reporter import Saving, require_trial
 from acetune.core.errors import GoalError, MissingExtraError
 from acetune.core.numbers import require_whole
 from acetune.trial import Trial

@@ -19,13 +19,13 @@ from acetune.core.errors import GoalError
 from acetune.core.goals import split_constraints
 from acetune.engines.local import available_cores
 from acetune.hardware import describe_hardware
+from acetune.replay.curves import CurveTable
 from acetune.replay.from_study import table_from_study
-from acetune.replay.partial import RecordedCurve, count_recorded
 from acetune.replay.processes import Lost
-from acetune.replay.recorder import partial_path, require_new
+from acetune.replay.recorder import count_recorded, partial_path, require_new
 from acetune.replay.recorder import record as record_table
-from acetune.replay.table import CurveTable, write_table
-from acetune.replay.task import Task
+from acetune.replay.table import write_table
+from acetune.replay.training import RecordedCurve, Task
 from acetune.versions import installed_versions
 
 _PACKAGES = ("acetune", "numpy", "lightgbm", "scikit-learn", "torch", "transformers")

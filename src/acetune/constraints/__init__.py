@@ -5,9 +5,11 @@ Each part is loaded on first use: a worker that checks a model's size needs no N
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
 
-from acetune.constraints.own import constraint
+from acetune.core.errors import GoalError
+from acetune.core.goals import Constraint
 
 if TYPE_CHECKING:
     from acetune.constraints.fairness_check import FairnessCheck
@@ -31,6 +33,59 @@ _ON_USE = {
     "RobustnessCheck": "acetune.constraints.robustness",
 }
 _ROOMS = ("fairness", "latency", "robustness", "size")
+
+
+def constraint(
+    bare: None = None,
+    /,
+    *,
+    upper: float | None = None,
+    lower: float | None = None,
+    name: str | None = None,
+    margin_se: float = 0.0,
+    scale: float | None = None,
+    timeout_s: float | None = None,
+    on: Literal["model", "config"] = "model",
+) -> Callable[[Callable[..., Any]], Constraint]:
+    """Make a function the check of a :class:`acetune.Constraint` that is named after it.
+
+    Parameters
+    ----------
+    name:
+        Another name than the function's.
+    upper, lower, margin_se, scale, timeout_s, on:
+        As :class:`acetune.Constraint` takes them. With ``on="config"`` the function takes the
+        configuration, a dict, and configurations beyond the limit are never trained.
+
+    The function itself stays reachable as ``check``.
+
+    >>> @constraint(upper=64, on="config")
+    ... def kilobytes(params):
+    ...     return params["width"] * 0.4
+    >>> kilobytes.describe()
+    'kilobytes <= 64'
+    >>> kilobytes.check({"width": 100})
+    40.0
+    """
+    if bare is not None:
+        raise GoalError("a constraint needs a limit: write @constraint(upper=...) or lower=...")
+
+    def make(function: Callable[..., Any]) -> Constraint:
+        found = name if name is not None else getattr(function, "__name__", "")
+        if not found or found == "<lambda>":
+            raise GoalError(f"{function!r} has no name to take: give constraint(name=...)")
+        return Constraint(
+            found,
+            upper=upper,
+            lower=lower,
+            check=function,
+            margin_se=margin_se,
+            scale=scale,
+            timeout_s=timeout_s,
+            on=on,
+        )
+
+    return make
 
 
 def __getattr__(name: str) -> Any:

@@ -27,7 +27,8 @@ false positive rates; if it is that of the true ones, the minimum is NaN.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal, Protocol, Required, TypedDict, Unpack, cast, overload
 
 from acetune.constraints._arrays import (
     Threshold,
@@ -36,9 +37,7 @@ from acetune.constraints._arrays import (
     as_threshold,
     require_length,
 )
-from acetune.constraints._measure import Aggregation, Measure, Options, Undefined
-from acetune.constraints._rates import Method
-from acetune.constraints._signatures import group_metric, odds_metric
+from acetune.constraints._rates import Aggregation, Measure, Method, Options, Undefined
 from acetune.core.goals import Estimate
 
 __all__ = [
@@ -49,6 +48,66 @@ __all__ = [
     "equalized_odds_difference",
     "equalized_odds_ratio",
 ]
+
+
+# -- the metrics as type checkers see them: with stderr=True they give an Estimate -----------------
+
+
+class GroupOptions(TypedDict, total=False):
+    """What a metric of one rate takes beside labels and predictions."""
+
+    sensitive_features: Required[Any]
+    method: Method
+    sample_weight: Any
+    threshold: Threshold
+    undefined: Undefined
+
+
+class OddsOptions(GroupOptions, total=False):
+    """Of a metric of two rates: also how they are aggregated."""
+
+    agg: Aggregation
+
+
+class GroupMetric(Protocol):
+    """A metric of one rate."""
+
+    @overload
+    def __call__(
+        self, y_true: Any, y_pred: Any, *, stderr: Literal[False] = ..., **how: Unpack[GroupOptions]
+    ) -> float: ...
+
+    @overload
+    def __call__(
+        self, y_true: Any, y_pred: Any, *, stderr: Literal[True], **how: Unpack[GroupOptions]
+    ) -> Estimate: ...
+
+
+class OddsMetric(Protocol):
+    """A metric of two rates."""
+
+    @overload
+    def __call__(
+        self, y_true: Any, y_pred: Any, *, stderr: Literal[False] = ..., **how: Unpack[OddsOptions]
+    ) -> float: ...
+
+    @overload
+    def __call__(
+        self, y_true: Any, y_pred: Any, *, stderr: Literal[True], **how: Unpack[OddsOptions]
+    ) -> Estimate: ...
+
+
+def group_metric(function: Callable[..., float | Estimate]) -> GroupMetric:
+    """The function itself, for type checkers."""
+    return cast(GroupMetric, function)
+
+
+def odds_metric(function: Callable[..., float | Estimate]) -> OddsMetric:
+    """The function itself, for type checkers."""
+    return cast(OddsMetric, function)
+
+
+# -- the metrics -----------------------------------------------------------------------------------
 
 
 @odds_metric
@@ -93,13 +152,8 @@ def equalized_odds_difference(
     ... ).value
     0.5
     """
-    measure = Measure(
-        "equalized_odds_difference",
-        y_true,
-        sensitive_features,
-        sample_weight,
-        Options(method, agg, undefined),
-    )
+    rows = y_true, sensitive_features, sample_weight
+    measure = Measure("equalized_odds_difference", *rows, Options(method, agg, undefined))
     return _measured(measure, y_true, y_pred, threshold, stderr)
 
 
@@ -125,13 +179,8 @@ def equalized_odds_ratio(
     >>> equalized_odds_ratio(y, [1, 0, 1, 1, 0, 1], sensitive_features=sex)
     0.5
     """
-    measure = Measure(
-        "equalized_odds_ratio",
-        y_true,
-        sensitive_features,
-        sample_weight,
-        Options(method, agg, undefined),
-    )
+    rows = y_true, sensitive_features, sample_weight
+    measure = Measure("equalized_odds_ratio", *rows, Options(method, agg, undefined))
     return _measured(measure, y_true, y_pred, threshold, stderr)
 
 
@@ -155,13 +204,8 @@ def equal_opportunity_difference(
     >>> equal_opportunity_difference(y, [1, 0, 1, 0], sensitive_features=sex)
     0.5
     """
-    measure = Measure(
-        "equal_opportunity_difference",
-        y_true,
-        sensitive_features,
-        sample_weight,
-        Options(method, undefined=undefined),
-    )
+    rows = y_true, sensitive_features, sample_weight
+    measure = Measure("equal_opportunity_difference", *rows, Options(method, undefined=undefined))
     return _measured(measure, y_true, y_pred, threshold, stderr)
 
 
@@ -185,13 +229,8 @@ def equal_opportunity_ratio(
     >>> equal_opportunity_ratio(y, [1, 0, 1, 0], sensitive_features=sex)
     0.5
     """
-    measure = Measure(
-        "equal_opportunity_ratio",
-        y_true,
-        sensitive_features,
-        sample_weight,
-        Options(method, undefined=undefined),
-    )
+    rows = y_true, sensitive_features, sample_weight
+    measure = Measure("equal_opportunity_ratio", *rows, Options(method, undefined=undefined))
     return _measured(measure, y_true, y_pred, threshold, stderr)
 
 
@@ -216,13 +255,8 @@ def demographic_parity_difference(
     >>> demographic_parity_difference(y, [1, 1, 1, 0], sensitive_features=sex)
     0.5
     """
-    measure = Measure(
-        "demographic_parity_difference",
-        y_true,
-        sensitive_features,
-        sample_weight,
-        Options(method, undefined=undefined),
-    )
+    rows = y_true, sensitive_features, sample_weight
+    measure = Measure("demographic_parity_difference", *rows, Options(method, undefined=undefined))
     return _measured(measure, y_true, y_pred, threshold, stderr)
 
 
@@ -247,13 +281,8 @@ def demographic_parity_ratio(
     >>> demographic_parity_ratio(y, [1, 1, 1, 0], sensitive_features=sex)
     0.5
     """
-    measure = Measure(
-        "demographic_parity_ratio",
-        y_true,
-        sensitive_features,
-        sample_weight,
-        Options(method, undefined=undefined),
-    )
+    rows = y_true, sensitive_features, sample_weight
+    measure = Measure("demographic_parity_ratio", *rows, Options(method, undefined=undefined))
     return _measured(measure, y_true, y_pred, threshold, stderr)
 
 

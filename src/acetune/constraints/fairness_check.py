@@ -16,8 +16,7 @@ from acetune.constraints._arrays import (
     as_threshold,
     require_length,
 )
-from acetune.constraints._measure import METRICS, Aggregation, Measure, Options
-from acetune.constraints._rates import Method
+from acetune.constraints._rates import METRICS, Aggregation, Measure, Method, Options
 from acetune.core.errors import GoalError, GoalWarning
 from acetune.core.goals import Constraint, Estimate
 

@@ -7,14 +7,13 @@
     study = acetune.export.to_optuna("fair.db", "optuna.db")
 
 A study file is read once, from one state, also while the study is running; ``gathered`` does that,
-and ``columns`` says what the tables hold.
+and ``tables`` says what the tables hold.
 """
 
 from __future__ import annotations
 
-from acetune.export.as_csv import to_csv
 from acetune.export.as_optuna import to_optuna
-from acetune.export.as_parquet import to_parquet
 from acetune.export.places import FORMATS, Format, format_of
+from acetune.export.tables import to_csv, to_parquet
 
 __all__ = ["FORMATS", "Format", "format_of", "to_csv", "to_optuna", "to_parquet"]

@@ -16,9 +16,8 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial
 
 from acetune.core.errors import AcetuneError, GoalError
-from acetune.export.distributions import distributions_of, fixed_part
 from acetune.export.gathered import Gathered, gathering
-from acetune.export.optuna_trials import frozen_trials
+from acetune.export.optuna_trials import fixed_part, frozen_trials
 from acetune.export.places import is_study_file, shown_place
 from acetune.study.database import has_table
 
@@ -74,10 +73,7 @@ def to_optuna(
         storage = _storage(output)
         _make_room(storage, name, output, force)
         made = _create(storage, name, gathered)
-        space, configurations = gathered.info["space"], [t.row.params for t in gathered.trials()]
-        trials = frozen_trials(
-            gathered, distributions_of(space, configurations), for_dashboard=for_dashboard
-        )
+        trials = frozen_trials(gathered, for_dashboard=for_dashboard)
         try:
             _add(made, storage, trials)
         except BaseException:

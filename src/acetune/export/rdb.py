@@ -8,6 +8,7 @@ tests compare what is read back with what ``add_trial`` would have written.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -46,59 +47,41 @@ def _add(session: Session, study_id: int, first: int, trials: list[FrozenTrial])
     ]
     session.add_all(rows)
     session.flush()  # gives them their ids
-    ids: list[Any] = [row.trial_id for row in rows]
-    placed = list(zip(ids, trials, strict=True))
-    for model, children in (
-        (models.TrialValueModel, _values(placed)),
-        (models.TrialParamModel, _params(placed)),
-        (models.TrialUserAttributeModel, _attributes(placed, "user_attrs")),
-        (models.TrialSystemAttributeModel, _attributes(placed, "system_attrs")),
-        (models.TrialIntermediateValueModel, _intermediate(placed)),
-    ):
-        if made := list(children):
-            session.execute(sqlalchemy.insert(model.__table__), made)
+    described: dict[int, str] = {}  # the distributions are the same objects for all trials
+    children: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+    for row, trial in zip(rows, trials, strict=True):
+        for model, columns in _children(trial, described):
+            children[model].append({"trial_id": row.trial_id, **columns})
+    for model, made in children.items():
+        session.execute(sqlalchemy.insert(model.__table__), made)
     session.expunge_all()
 
 
-def _values(placed: list[tuple[int, FrozenTrial]]) -> Iterator[dict[str, Any]]:
-    for trial_id, trial in placed:
-        if trial.values is not None:
-            value, kind = models.TrialValueModel.value_to_stored_repr(trial.values[0])
-            yield {"trial_id": trial_id, "objective": 0, "value": value, "value_type": kind}
-
-
-def _params(placed: list[tuple[int, FrozenTrial]]) -> Iterator[dict[str, Any]]:
-    described: dict[int, str] = {}  # the distributions are the same objects for all trials
-    for trial_id, trial in placed:
-        for name, value in trial.params.items():
-            distribution = trial.distributions[name]
-            if id(distribution) not in described:
-                described[id(distribution)] = distribution_to_json(distribution)
-            yield {
-                "trial_id": trial_id,
-                "param_name": name,
-                "param_value": distribution.to_internal_repr(value),
-                "distribution_json": described[id(distribution)],
-            }
-
-
-def _attributes(placed: list[tuple[int, FrozenTrial]], which: str) -> Iterator[dict[str, Any]]:
-    for trial_id, trial in placed:
-        for key, value in getattr(trial, which).items():
-            yield {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)}
-
-
-def _intermediate(placed: list[tuple[int, FrozenTrial]]) -> Iterator[dict[str, Any]]:
-    stored = models.TrialIntermediateValueModel.intermediate_value_to_stored_repr
-    for trial_id, trial in placed:
-        for step, objective in trial.intermediate_values.items():
-            value, kind = stored(objective)
-            yield {
-                "trial_id": trial_id,
-                "step": step,
-                "intermediate_value": value,
-                "intermediate_value_type": kind,
-            }
+def _children(
+    trial: FrozenTrial, described: dict[int, str]
+) -> Iterator[tuple[type[Any], dict[str, Any]]]:
+    """The rows that belong to a trial, each with its table."""
+    if trial.values is not None:
+        value, kind = models.TrialValueModel.value_to_stored_repr(trial.values[0])
+        yield models.TrialValueModel, {"objective": 0, "value": value, "value_type": kind}
+    for name, value in trial.params.items():
+        distribution = trial.distributions[name]
+        if id(distribution) not in described:
+            described[id(distribution)] = distribution_to_json(distribution)
+        columns = {"param_name": name, "param_value": distribution.to_internal_repr(value)}
+        columns["distribution_json"] = described[id(distribution)]
+        yield models.TrialParamModel, columns
+    for model, attributes in (
+        (models.TrialUserAttributeModel, trial.user_attrs),
+        (models.TrialSystemAttributeModel, trial.system_attrs),
+    ):
+        for key, value in attributes.items():
+            yield model, {"key": key, "value_json": json.dumps(value)}
+    intermediate = models.TrialIntermediateValueModel
+    for step, objective in trial.intermediate_values.items():
+        stored, its = intermediate.intermediate_value_to_stored_repr(objective)
+        columns = {"step": step, "intermediate_value": stored, "intermediate_value_type": its}
+        yield intermediate, columns
 
 
 def delete_study(storage: RDBStorage, study_name: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acetune.core.errors import TableError
-from acetune.replay.table import CurveTable, TableConstraint, make_table
+from acetune.replay.curves import CurveTable, TableConstraint, make_table
 from acetune.study.columns import Array
 from acetune.study.trials import Trials
 from acetune.study.view import StudyView, TrialRow, viewing
@@ -66,10 +66,8 @@ def _mean_cost(view: StudyView, index: int) -> float:
 def _curves(view: StudyView) -> Iterator[_Recorded]:
     trials = Trials(view)
     for trial in view.trials:
-        if trial.state != "rejected":
-            curve = _curve(view, trial, trials)
-            if curve is not None:
-                yield curve
+        if trial.state != "rejected" and (curve := _curve(view, trial, trials)) is not None:
+            yield curve
 
 
 def _curve(view: StudyView, trial: TrialRow, trials: Trials) -> _Recorded | None:
@@ -103,10 +101,8 @@ def _measured(view: StudyView, index: int, rows: Array, length: int) -> list[flo
     its = np.concatenate(ranges) if ranges else np.empty(0, "i8")
     its = its[(checks.constraint[its] == index) & ~np.isnan(checks.value[its])]
     its = its[reports.checked_step[checks.row[its]] <= length]
-    # what comes last stays
     its = its[np.lexsort([-checks.row[its], reports.attempt[checks.row[its]]])]
     found = np.full(length + 1, math.nan)
-    for step, value in zip(reports.checked_step[checks.row[its]], checks.value[its], strict=True):
-        found[step] = value
+    found[reports.checked_step[checks.row[its]]] = checks.value[its]  # of several the last stays
     values: list[float] = found[1:].tolist()
     return values

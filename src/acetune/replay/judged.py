@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,10 +15,10 @@ from acetune.core.errors import GoalError, TableError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
 from acetune.core.numbers import is_number
 from acetune.core.observation import CheckResult, check_result
-from acetune.replay.curve_checks import CONFIRM
-from acetune.replay.curves import CurveTable
+from acetune.replay.curves import CONFIRM, CurveTable
 
 _UNMEASURED = FailedCheck("not recorded")
+_LIMIT = re.compile(r"\s*([^<>=\s](?:[^<>=]*[^<>=\s])?)\s*([<>]=)\s*([^<>=\s]+)\s*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,3 +166,23 @@ def judge(
     elif isinstance(constraints, Constraint):
         raise GoalError(f"constraints must be a list, got {constraints!r}")
     return JudgedTable(table, tuple(constraints), cost_ratio)
+
+
+def parse_limit(text: str) -> Constraint:
+    """A constraint from ``METRIC<=NUMBER`` or ``METRIC>=NUMBER``; spaces do not matter.
+
+    >>> parse_limit("eod<=0.25").upper
+    0.25
+    >>> parse_limit(" recall >= 9e-1 ").describe()
+    'recall >= 0.9'
+    """
+    form = f"a limit reads METRIC<=NUMBER or METRIC>=NUMBER, such as eod<=0.25; got {text!r}"
+    match = _LIMIT.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise GoalError(form)
+    metric, sign, number = match.groups()
+    try:
+        limit = float(number)
+    except ValueError:
+        raise GoalError(f"{form}, where {number!r} is no number") from None
+    return Constraint(metric, upper=limit) if sign == "<=" else Constraint(metric, lower=limit)

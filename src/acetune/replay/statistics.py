@@ -14,8 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from acetune.core.errors import GoalError
-from acetune.replay.distributions import chi_square_tail, f_tail, studentised_range_quantile
+from acetune.core.errors import GoalError, MissingExtraError
 from acetune.replay.runs import Cell, Run
 
 Array = NDArray[Any]
@@ -37,9 +36,6 @@ class Signs(NamedTuple):
     better: int
     tie: int
     worse: int
-    only_first: int  # of better: the second found nothing
-    only_second: int  # of worse: the first found nothing
-    neither: int  # of tie: both found nothing
 
 
 def paired_differences(
@@ -60,7 +56,11 @@ def paired_differences(
 def paired_signs(runs: Iterable[Run], policy_a: str, policy_b: str) -> dict[Cell, Signs]:
     """How often ``policy_a`` was better than, equal to and worse than ``policy_b``, by cell."""
     return {
-        cell: _signs([(a.loss, b.loss) for a, b in pairs])
+        cell: Signs(
+            better=sum(a.loss < b.loss for a, b in pairs),
+            tie=sum(a.loss == b.loss for a, b in pairs),
+            worse=sum(a.loss > b.loss for a, b in pairs),
+        )
         for cell, pairs in _pairs(runs, policy_a, policy_b).items()
     }
 
@@ -164,10 +164,7 @@ def rank_rows(losses: ArrayLike) -> Array:
     >>> rank_rows([[0.3, 0.1, 0.3, float("inf")]])
     array([[2.5, 1. , 2.5, 4. ]])
     """
-    rows = np.asarray(losses, float)
-    smaller = (rows[:, None, :] < rows[:, :, None]).sum(axis=2)
-    equal = (rows[:, None, :] == rows[:, :, None]).sum(axis=2)
-    ranks: Array = smaller + (equal + 1) / 2
+    ranks: Array = scipy_stats().rankdata(np.asarray(losses, float), axis=1)
     return ranks
 
 
@@ -184,8 +181,9 @@ def friedman(ranks: Array) -> tuple[float, float, float]:
     chi_square = float((k - 1) * ((sums - n * (k + 1) / 2) ** 2).sum() / spread)
     left = n * (k - 1) - chi_square
     f = (n - 1) * chi_square / left if left > 1e-12 * n * k else math.inf
-    f_p = f_tail(f, k - 1, (k - 1) * (n - 1)) if math.isfinite(f) else 0.0
-    return chi_square, chi_square_tail(chi_square, k - 1), f_p
+    stats = scipy_stats()
+    f_p = stats.f.sf(f, k - 1, (k - 1) * (n - 1))
+    return chi_square, float(stats.chi2.sf(chi_square, k - 1)), float(f_p)
 
 
 def nemenyi_critical_difference(k: int, blocks: int, alpha: float = 0.05) -> float:
@@ -194,8 +192,22 @@ def nemenyi_critical_difference(k: int, blocks: int, alpha: float = 0.05) -> flo
     >>> round(nemenyi_critical_difference(4, 14, alpha=0.10), 3)
     1.118
     """
-    q = studentised_range_quantile(1 - alpha, k) / math.sqrt(2)
+    if k < 2 or not 0 < alpha < 1:
+        raise GoalError(
+            "a critical difference needs two policies or more and an alpha between 0 and 1, got "
+            f"{k} and alpha={alpha}"
+        )
+    q = float(scipy_stats().studentized_range.ppf(1 - alpha, k, math.inf)) / math.sqrt(2)
     return q * math.sqrt(k * (k + 1) / (6 * blocks))
+
+
+def scipy_stats() -> Any:
+    """``scipy.stats``, which takes a second to import, or an error with the install command."""
+    try:
+        import scipy.stats
+    except ImportError:
+        raise MissingExtraError("SciPy", "replay") from None
+    return scipy.stats
 
 
 def _ranks(policies: Sequence[str], ranks: Array, alpha: float) -> Ranks:
@@ -221,17 +233,6 @@ def _cliques(ranks: Sequence[float], difference: float) -> list[tuple[int, int]]
 
 
 # -- runs side by side -----------------------------------------------------------------------------
-
-
-def _signs(losses: Sequence[tuple[float, float]]) -> Signs:
-    return Signs(
-        better=sum(a < b for a, b in losses),
-        tie=sum(a == b for a, b in losses),
-        worse=sum(a > b for a, b in losses),
-        only_first=sum(a < b == math.inf for a, b in losses),
-        only_second=sum(b < a == math.inf for a, b in losses),
-        neither=sum(a == b == math.inf for a, b in losses),
-    )
 
 
 def _by_cell(runs: Iterable[Run]) -> dict[Cell, dict[tuple[str, int], Run]]:
@@ -276,3 +277,68 @@ def _losses(cell: Cell, by: dict[tuple[str, int], Run], policies: Sequence[str])
                 where = f"{cell.describe()}, seed {seed}"
                 raise GoalError(f"ranks need all policies everywhere; no {policy!r} in {where}")
     return np.array([[by[policy, seed].loss for policy in policies] for seed in seeds])
+
+
+# -- over time -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Progress:
+    """The best feasible objective over time, of several runs of one policy in one cell."""
+
+    times: Array
+    centre: Array  # NaN where too few have found something
+    low: Array  # the band
+    high: Array
+    share: Array  # of the runs that have found something
+
+
+def best_over_time(
+    runs: Iterable[Run], times: ArrayLike, level: float = 0.95, samples: int = 2_000, seed: int = 0
+) -> Progress:
+    """What was known at each of the times, on average with a band, and by how many.
+
+    The mean is over the runs that have found something, with a bootstrap interval over runs. It is
+    NaN before half of the runs have, and may get worse over time, when a run comes in with a first
+    poor value.
+    """
+    found = list(runs)
+    if len({(run.policy, run.cell, run.mode) for run in found}) != 1:
+        raise GoalError("progress needs runs of one policy in one cell")
+    if not 0 < level < 1:
+        raise GoalError(f"level must lie between 0 and 1, got {level}")
+    grid = np.asarray(times, float)
+    values = np.array([_value_at(run, grid) for run in found])  # runs x times
+    share = (~np.isnan(values)).mean(axis=0)
+    shown = share >= 0.5
+    middle, low, high = np.full((3, len(grid)), np.nan)
+    middle[shown] = np.nanmean(values[:, shown], axis=0)
+    low[shown], high[shown] = _bootstrap_columns(values[:, shown], level, samples, seed)
+    return Progress(grid, middle, low, high, share)
+
+
+def _value_at(run: Run, times: Array) -> Array:
+    """The run's best at each time, NaN before its first."""
+    values = np.array([np.nan, *(incumbent.value for incumbent in run.incumbents)])
+    since = [incumbent.time_s for incumbent in run.incumbents]
+    found: Array = values[np.searchsorted(since, times, side="right")]
+    return found
+
+
+def _bootstrap_columns(values: Array, level: float, samples: int, seed: int) -> Array:
+    """Ends of the interval of each column's mean; whole runs are drawn, missing values left out."""
+    n = len(values)
+    rng = np.random.default_rng(seed)
+    drawn = rng.multinomial(n, np.full(n, 1 / n), size=samples).astype(float)
+    known = drawn @ (~np.isnan(values)).astype(float)
+    sums = drawn @ np.nan_to_num(values)
+    means = np.divide(sums, known, out=np.full(sums.shape, np.nan), where=known > 0)
+    means.sort(axis=0)  # NaN, where no run was drawn that has a value, goes to the end
+    last = (known > 0).sum(axis=0) - 1
+    ends = []
+    for share in ((1 - level) / 2, (1 + level) / 2):
+        place = share * last
+        below = np.floor(place).astype(int)
+        pair = np.take_along_axis(means, np.stack([below, np.minimum(below + 1, last)]), axis=0)
+        ends.append(pair[0] + (place - below) * (pair[1] - pair[0]))
+    return np.array(ends)

@@ -7,6 +7,8 @@ basic format can ignore the rest: ``space``, ``made``, ``sparse`` in a constrain
 ``incomplete``, the planned number of steps (null: not known) of curves that were cut off.
 
 >>> import tempfile
+>>> from acetune.core.goals import Objective
+>>> from acetune.replay import make_table
 >>> curves = [({"lr": 0.1}, {"auc": [0.71234, 0.8]}, [0.02, 0.02], None)]
 >>> path = Path(tempfile.mkdtemp(), "curves.parquet")
 >>> write_table(path, make_table("one", Objective("auc", "max"), [], curves), {"auc": 3})
@@ -26,17 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acetune.core.errors import MissingExtraError, TableError
-from acetune.core.goals import Objective
-from acetune.replay.curve_checks import RESERVED
-from acetune.replay.curves import (
-    Curve,
-    CurveTable,
-    Floats,
-    Ints,
-    TableConstraint,
-    make_table,
-    offsets,
-)
+from acetune.replay.curves import CONFIRM, RESERVED, CurveTable, Floats, Ints, offsets
 from acetune.replay.header import (
     describe_table,
     parse_header,
@@ -44,20 +36,10 @@ from acetune.replay.header import (
     read_objective,
     read_total_steps,
 )
-from acetune.replay.rounding import rounded_columns
-
-__all__ = [
-    "Curve",
-    "CurveTable",
-    "Objective",
-    "TableConstraint",
-    "make_table",
-    "read_table",
-    "write_table",
-]
 
 _KEY = b"acetune"
 _KEYS = ("config", "step")  # whole numbers; the other columns are floats
+_POWERS = np.array([float(f"1e{power}") for power in range(301)])  # np.power may be an ulp off
 _ONE_PAGE = 2**30  # bytes or rows: more than any column has; pages of their own compress worse
 
 
@@ -268,3 +250,46 @@ def _pyarrow() -> tuple[Any, Any]:
     except ImportError:
         raise MissingExtraError("pyarrow", "replay") from None
     return pyarrow, parquet
+
+
+def rounded_columns(table: CurveTable, digits: Mapping[str, int]) -> dict[str, Floats]:
+    """Metrics in so many decimals, and ``cost_s`` in so many significant digits."""
+    known = [*table.metrics, "cost_s"]
+    for name, count in digits.items():
+        if name not in known:
+            raise TableError(f"digits of {name!r}: there is no such column; there are {known}")
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= 15:
+            raise TableError(f"digits of {name!r} must be a number from 0 to 15, got {count!r}")
+    columns = {}
+    for metric, column in table.metrics.items():
+        decimals = digits.get(metric, digits.get(metric.removesuffix(CONFIRM)))
+        columns[metric] = column if decimals is None else fixed(column, decimals)
+    kept = digits.get("cost_s")
+    columns["cost_s"] = table.cost_s if kept is None else significant(table.cost_s, kept)
+    return columns
+
+
+def fixed(column: Floats, decimals: int) -> Floats:
+    """The doubles nearest to the values in so many decimals.
+
+    >>> fixed(np.array([0.123456, -0.0001, 1e300, np.nan]), 3).tolist()
+    [0.123, 0.0, 1e+300, nan]
+    """
+    # both this and a whole number below 2**52 are exact: there is one rounding, in the end
+    scale = float(_POWERS[decimals])
+    small = np.abs(column) < 2**52 / scale  # beyond that a double has no decimals to round
+    rounded = np.rint(np.where(small, column, 0.0) * scale) / scale
+    return np.where(small, rounded + 0.0, column)  # + 0.0 takes the sign off a zero
+
+
+def significant(column: Floats, digits: int) -> Floats:
+    """The doubles nearest to the values in so many significant digits.
+
+    >>> significant(np.array([0.012345, 0.0, 1234.5]), 2).tolist()
+    [0.012, 0.0, 1200.0]
+    """
+    magnitude = np.floor(np.log10(np.where(column > 0, column, 1.0))).astype(int)
+    decimals = np.clip(digits - 1 - magnitude, -300, 300)
+    shift, unshift = _POWERS[np.maximum(decimals, 0)], _POWERS[np.maximum(-decimals, 0)]
+    rounded: Floats = np.rint(column * shift / unshift) * unshift / shift  # one of the two is 1
+    return rounded

@@ -10,26 +10,51 @@ import contextlib
 import math
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from acetune.checking import Missing
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import AcetuneError, GoalError, TrialStopped
-from acetune.core.goals import FailedCheck, Goals, Objective, as_measurement
+from acetune.core.goals import Constraint, FailedCheck, Goals, Mode, Objective, as_measurement
 from acetune.exclusive_link import ExclusiveLink
 from acetune.link import Link, Plan, Reply, Report
 from acetune.policies import ACE
-from acetune.replay.curve_checks import CONFIRM, RESERVED
-from acetune.replay.partial import RecordedCurve
-from acetune.replay.task import Task
+from acetune.replay.curves import CONFIRM, RESERVED
+from acetune.space import Dimension, Scalar
 from acetune.trial import Trial, TrialContext
 
 _EVERYTHING = ACE(truncation=0.0, interval=1, gate=False)  # checks every step, stops nothing
 _GO_ON = Decision(Action.CONTINUE, "everything is recorded", "unchecked")
 _CUT = Decision(Action.STOP, "the objective is no finite number", "unchecked")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A training function with everything around it: what ``tune`` and ``record`` take."""
+
+    name: str
+    train: Callable[[Trial], object]
+    space: Mapping[str, Dimension | Scalar]
+    objective: str
+    mode: Mode
+    constraints: tuple[Constraint, ...]
+    confirm: Callable[[Any], Mapping[str, object]] | None = None
+    digits: Mapping[str, int] = field(default_factory=dict)  # decimals worth recording
+
+
+class RecordedCurve(NamedTuple):
+    """One configuration trained to its end, a value a step in each column."""
+
+    params: Mapping[str, Any]
+    metrics: Mapping[str, NDArray[np.float64]]
+    cost_s: NDArray[np.float64]
+    check_cost_s: Mapping[str, float]  # mean cost of one check, by constraint
+    total_steps: int  # as planned; 0 if the curve was cut off and that was never said
 
 
 def train_curve(
@@ -70,23 +95,20 @@ class _RecordingLink(Link):
         self._cut = False  # at the first objective that is no finite number
 
     def begin(self, total_steps: int | None, startup_s: float) -> Plan:
-        """See Link."""
         self._total_steps = total_steps
         return Plan(1, math.inf, -math.inf)
 
     def declare(self, total_steps: int) -> None:
-        """See Link."""
         self._total_steps = total_steps
 
     def fresh_gate(self, report: Report) -> float:
-        """See Link."""
         return math.inf
 
     def checking(self, constraint: str | None) -> None:
-        """See Link."""
+        pass
 
     def report(self, report: Report) -> Reply:
-        """See Link. The confirmation is not timed: the search never sees it."""
+        """The confirmation is not timed: the search never sees it."""
         if report.step <= len(self._cost_s):  # reported again: the first stands
             return Reply(_GO_ON, math.inf, -math.inf, False, False)
         if report.step != len(self._cost_s) + 1:
@@ -133,13 +155,13 @@ class _RecordingLink(Link):
         return found
 
     def finish(self, report: Report | None) -> None:
-        """See Link."""
+        pass
 
     def keep_model(self, step: int, model: object) -> None:
-        """See Link."""
+        pass
 
     def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
-        """See Link."""
+        pass
 
     def curve(self, params: Mapping[str, Any]) -> RecordedCurve:
         """What was recorded."""

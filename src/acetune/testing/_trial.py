@@ -20,7 +20,7 @@ class NotingLink(Link):
     """The engine's side. Models and checkpoints really go to disk."""
 
     def __init__(self, folder: Path, interval: Literal[1, "end"], stop_at: int | None) -> None:
-        self.folder, self._interval, self._stop_at = folder, interval, stop_at
+        self.folder, self.interval, self._stop_at = folder, interval, stop_at
         self.declared: list[int | None] = []
         self.reports: list[Report] = []
         self.finished: list[Report | None] = []
@@ -50,7 +50,7 @@ class NotingLink(Link):
     def begin(self, total_steps: int | None, startup_s: float) -> Plan:
         """See Link."""
         self.declared.append(total_steps)
-        return Plan(1 if self._interval == 1 else total_steps, math.inf, math.inf)
+        return Plan(1 if self.interval == 1 else total_steps, math.inf, math.inf)
 
     def declare(self, total_steps: int) -> None:
         """See Link."""

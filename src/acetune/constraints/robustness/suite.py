@@ -1,22 +1,142 @@
-"""Behavioural tests and suites of them: cases of text, and how often a model fails them."""
+"""Behavioural tests and suites of them: cases of text, and how often a model fails them.
+
+The rules by which a test passes are those of CheckList (Ribeiro et al. 2020), a function each. A
+rule sees pairs of texts, an original and a variant of it, by their places among the answers, and
+says of each pair whether it fails and whether it is left out.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from acetune.constraints.robustness.answers import NEGATIVE, POSITIVE, Answers
-from acetune.constraints.robustness.rules import RULES
 from acetune.core.errors import GoalError, ReportError
 from acetune.core.goals import Estimate
 from acetune.core.numbers import require_whole
 
 Array = NDArray[Any]
+
+Rule: TypeAlias = Callable[["Answers", Array, Array], tuple[Array, Array]]
+
+NEGATIVE, NEUTRAL, POSITIVE = 0, 1, 2
+TOLERANCE = 0.1  # a movement up to here is no failure
+_ROUNDING = 1e-9  # 0.7 - 0.6 is a little more than 0.1
+
+
+class Answers:
+    """The answers of a model of two classes (negative, positive) or of three (neutral between).
+
+    Parameters
+    ----------
+    probabilities:
+        One row a text, one column a class; or P(positive) alone.
+
+    A model of two classes calls a text neutral where P(positive) lies in the middle third, both
+    ends included.
+
+    >>> Answers(np.array([0.1, 0.5, 0.9])).labels.tolist()
+    [0, 1, 2]
+    >>> Answers(np.array([[0.2, 0.5, 0.3]])).labels.tolist()
+    [1]
+    """
+
+    def __init__(self, probabilities: Array) -> None:
+        found = np.asarray(probabilities, dtype=float)
+        shape = found.shape
+        if found.ndim != 1 and (found.ndim != 2 or shape[1] not in (2, 3)):
+            raise ReportError(
+                "a sentiment model answers with P(positive), or with one column for each of two "
+                f"or three classes; got an array of shape {shape}"
+            )
+        outside = ~((found >= 0.0) & (found <= 1.0))  # NaN too
+        if outside.any():
+            raise ReportError(
+                f"a probability is between 0 and 1; text {np.argwhere(outside)[0][0]} got "
+                f"{found[outside][0]}: are these logits?"
+            )
+        if found.ndim == 1:
+            found = np.column_stack([1.0 - found, found])
+        self.probabilities = found
+        self.labels: Array
+        if found.shape[1] == 3:
+            self.labels = found.argmax(axis=1)
+        else:
+            positive = found[:, 1]
+            self.labels = np.where(positive < 1 / 3, NEGATIVE, NEUTRAL)
+            self.labels[positive > 2 / 3] = POSITIVE
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def sentiment(self) -> Array:
+        """P(positive) minus P(negative), from -1 to 1."""
+        difference: Array = self.probabilities[:, -1] - self.probabilities[:, 0]
+        return difference
+
+    def rise(self, original: Array, variant: Array) -> Array:
+        """By how much each variant raises the confidence in the label of its original.
+
+        Two classes have no probability of neutral; for an original that is called neutral, any
+        movement of P(positive) is a fall.
+        """
+        labels = self.labels[original]
+        if self.probabilities.shape[1] == 3:
+            moved = self.probabilities[variant, labels] - self.probabilities[original, labels]
+        else:
+            up = self.probabilities[variant, 1] - self.probabilities[original, 1]
+            moved = np.where(labels == POSITIVE, up, np.where(labels == NEGATIVE, -up, -abs(up)))
+        result: Array = moved
+        return result
+
+
+def _nothing_left_out(failed: Array) -> tuple[Array, Array]:
+    return failed, np.zeros(len(failed), dtype=bool)
+
+
+def invariant(answers: Answers, original: Array, variant: Array) -> tuple[Array, Array]:
+    """The label stays, or the confidence in it hardly moves."""
+    changed = answers.labels[original] != answers.labels[variant]
+    moved = np.abs(answers.rise(original, variant)) > TOLERANCE + _ROUNDING
+    return _nothing_left_out(changed & moved)
+
+
+def not_less_confident(answers: Answers, original: Array, variant: Array) -> tuple[Array, Array]:
+    """The confidence in the original's label does not drop; neutral originals are left out."""
+    dropped = answers.rise(original, variant) < -TOLERANCE - _ROUNDING
+    return dropped, answers.labels[original] == NEUTRAL
+
+
+def not_more_confident(answers: Answers, original: Array, variant: Array) -> tuple[Array, Array]:
+    """The confidence in the original's label does not rise; neutral originals are left out."""
+    rose = answers.rise(original, variant) > TOLERANCE + _ROUNDING
+    return rose, answers.labels[original] == NEUTRAL
+
+
+def not_more_negative(answers: Answers, original: Array, variant: Array) -> tuple[Array, Array]:
+    """The sentiment does not fall."""
+    change = answers.sentiment[variant] - answers.sentiment[original]
+    return _nothing_left_out(change < -TOLERANCE - _ROUNDING)
+
+
+def not_more_positive(answers: Answers, original: Array, variant: Array) -> tuple[Array, Array]:
+    """The sentiment does not rise."""
+    change = answers.sentiment[variant] - answers.sentiment[original]
+    return _nothing_left_out(change > TOLERANCE + _ROUNDING)
+
+
+RULES: dict[str, Rule] = {
+    "invariant": invariant,
+    "not less confident": not_less_confident,
+    "not more confident": not_more_confident,
+    "not more negative": not_more_negative,
+    "not more positive": not_more_positive,
+}
 
 
 class FailureRate(NamedTuple):
@@ -227,3 +347,43 @@ def _judge(test: BehaviouralTest, places: _Places, answers: Answers) -> FailureR
 
 def _generator(seed: int, name: str) -> np.random.Generator:
     return np.random.default_rng([seed, *name.encode()])
+
+
+class RobustnessCheck:
+    """The average failure rate of a model over a suite, as the check of a constraint.
+
+    Parameters
+    ----------
+    suite:
+        The tests; :func:`load_checklist` reads CheckList's own.
+    predict:
+        Called with the model and all texts of the suite, each once; returns P(positive) of each,
+        or a column for each class. :class:`TransformerPredictor` does that for transformers, in
+        batches, and tokenises every text once.
+
+    A model that always says the same thing has a low failure rate: it is the objective's part to
+    exclude it.
+
+    >>> from acetune import Constraint
+    >>> from acetune.constraints.robustness import BehaviouralTest
+    >>> words = BehaviouralTest("words", ("good", "bad"), labels=(2, 0))
+    >>> check = RobustnessCheck(Suite([words]), lambda model, texts: [model[t] for t in texts])
+    >>> afr = Constraint("afr", upper=0.2, check=check)
+    >>> check({"good": 0.9, "bad": 0.6}).value
+    0.5
+    """
+
+    def __init__(self, suite: Suite, predict: Callable[[Any, Sequence[str]], Any]) -> None:
+        if not isinstance(suite, Suite):
+            raise GoalError(f"suite must be a Suite of behavioural tests, got {suite!r}")
+        if not callable(predict):
+            raise GoalError(f"predict must be a function of model and texts, got {predict!r}")
+        self.suite, self._predict = suite, predict
+
+    def __call__(self, model: Any) -> Estimate:
+        """The average failure rate with its standard error."""
+        return average(self.rates(model))
+
+    def rates(self, model: Any) -> dict[str, FailureRate]:
+        """The failure rate of each test."""
+        return self.suite.failure_rates(self._predict(model, self.suite.texts))

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Sequence
 
 import plotly.graph_objects as go
 
+from acetune.core.errors import GoalError
 from acetune.drawing.palette import COLOURS, GRID
-from acetune.replay.distributions import student_t_quantile
-from acetune.replay.figures.panels import Panels
-from acetune.replay.figures.style import Look, cell_titles, chosen, looks
+from acetune.replay.figures.panels import Look, Panels, cell_titles, chosen, looks
 from acetune.replay.runs import Summary
-from acetune.replay.statistics import Interval
+from acetune.replay.statistics import Interval, scipy_stats
 
 _ROW = 24  # pixels
 
@@ -69,12 +68,15 @@ def mean_interval(summary: Summary, level: float = 0.95) -> Interval | None:
 
     A single run has no interval: its ends are NaN.
     """
+    if not 0 < level < 1:
+        raise GoalError(f"level must lie between 0 and 1, got {level}")
     if summary.mean is None:
         return None
     count = summary.runs - summary.failures
     if summary.sd is None or count < 2:
         return Interval(summary.mean, math.nan, math.nan)
-    reach = student_t_quantile(level, count - 1) * summary.sd / math.sqrt(count)
+    t = float(scipy_stats().t.ppf((1 + level) / 2, count - 1))
+    reach = t * summary.sd / math.sqrt(count)
     return Interval(summary.mean, summary.mean - reach, summary.mean + reach)
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from acetune.drawing.palette import LINE
-from acetune.replay.figures.panels import Panels
-from acetune.replay.figures.style import Look, cell_titles, chosen, log_ticks, looks
-from acetune.replay.progress import Progress, best_over_time
+from acetune.replay.figures.panels import Look, Panels, cell_titles, chosen, looks
 from acetune.replay.runs import Run
+from acetune.replay.statistics import Progress, best_over_time
 
 Array = NDArray[Any]
 
@@ -26,18 +25,15 @@ def over_time(
     *,
     objective: str = "objective",
     policies: Sequence[str] | None = None,
-    centre: Literal["mean", "median"] = "mean",
     bands: bool | None = None,
-    log_time: bool = False,
     title: str = "Best feasible result over time",
 ) -> go.Figure:
     """One line a policy, one panel a cell, and below it how many runs have found something.
 
-    A line begins when half of a policy's runs have found something feasible; see
-    :func:`acetune.replay.progress.best_over_time` for what ``centre`` means. The vertical axis
-    shows where lines are half-way and at the end: poorer beginnings leave the panel. Bands are
-    drawn for up to six policies unless told otherwise. ``policies`` says which to draw, and in
-    which order they get their colours.
+    A line is the mean over the runs that have found something feasible, and begins when half of
+    them have. The vertical axis shows where lines are half-way and at the end: poorer beginnings
+    leave the panel. Bands are drawn for up to six policies unless told otherwise. ``policies`` says
+    which to draw, and in which order they get their colours.
     """
     found = list(runs)
     names = chosen(policies, (run.policy for run in found))
@@ -45,22 +41,20 @@ def over_time(
     cells = list(dict.fromkeys(run.cell for run in found))
     titles, shared = cell_titles(cells)
     bands = len(names) <= _MOST_BANDS if bands is None else bands
-    panels = Panels(
-        len(cells), title=title, subtitle=_subtitle(shared, centre, bands), heights=(230, 44)
-    )
+    panels = Panels(len(cells), title=title, subtitle=_subtitle(shared, bands), heights=(230, 44))
     look = looks(names)
     for panel, cell in enumerate(cells):
         of_cell = [run for run in found if run.cell == cell]
-        times = _times(of_cell, log_time)
+        times = _times(of_cell)
         lines = {
-            policy: best_over_time([r for r in of_cell if r.policy == policy], times, centre)
+            policy: best_over_time([r for r in of_cell if r.policy == policy], times)
             for policy in names
             if any(run.policy == policy for run in of_cell)
         }
         panels.heading(panel, titles[panel])
         _draw(panels, panel, lines, look, bands)
         _set_values(panels, panel, lines, of_cell[0].mode, objective)
-        _set_times(panels, panel, times, cell.budget_s, log_time)
+        _set_times(panels, panel, times, cell.budget_s)
     for policy in names:  # the legend, in the order asked for, whatever a panel holds
         line = {"color": look[policy].colour, "dash": look[policy].dash, "width": 2.4}
         panels.trace(
@@ -77,25 +71,16 @@ def over_time(
     return panels.build()
 
 
-def _subtitle(shared: str, centre: str, bands: bool) -> str:
-    if centre == "mean":
-        how = "Mean over the runs that have found something"
-        band = "; bands: 95 % bootstrap intervals"
-    else:
-        how = "Median over runs, nothing found counting as worst"
-        band = "; bands: the middle 80 % of the runs"
-    told = f"{how}, from where half of them have{band if bands else ''}"
+def _subtitle(shared: str, bands: bool) -> str:
+    band = "; bands: 95 % bootstrap intervals" if bands else ""
+    told = f"Mean over the runs that have found something, from where half of them have{band}"
     return f"{shared}<br>{told}" if shared else told
 
 
-def _times(runs: Sequence[Run], log_time: bool) -> Array:
-    """From 0, or the first thing found, to the budget, or later where checks come after it."""
-    starts = [run.time_to_first_s for run in runs if run.time_to_first_s is not None]
+def _times(runs: Sequence[Run]) -> Array:
+    """Up to the budget, or later where checks come after it."""
     ends = [run.time_to_best_s for run in runs if run.time_to_best_s is not None]
-    end = max([runs[0].cell.budget_s, *ends])
-    if log_time:
-        return np.geomspace(max(min(starts, default=end / 100), end / 1e4), end, _POINTS)
-    return np.linspace(0, end, _POINTS)
+    return np.linspace(0, max([runs[0].cell.budget_s, *ends]), _POINTS)
 
 
 def _draw(
@@ -108,8 +93,7 @@ def _draw(
             panels.trace(
                 panel,
                 x=np.concatenate([line.times[shown], line.times[shown][::-1]]),
-                # an infinite end is drawn far outside of any panel
-                y=np.clip(np.concatenate([high, low]), -1e12, 1e12),
+                y=np.concatenate([high, low]),
                 mode="lines",
                 line={"width": 0},
                 fill="toself",
@@ -164,31 +148,15 @@ def _set_values(
         panels.y(panel, showgrid=False, ticks="")
 
 
-def _set_times(panels: Panels, panel: int, times: Array, budget_s: float, log_time: bool) -> None:
-    start, end = float(times[0]), float(times[-1])
-    options: dict[str, Any] = {"range": [start, end]}
-    if log_time:
-        ticks = log_ticks(start, end)
-        options = {
-            "type": "log",
-            "range": [np.log10(start), np.log10(end)],
-            "tickvals": ticks,
-            "ticktext": [f"{tick:,g}" for tick in ticks],
-        }
-    panels.x(panel, 0, **options)
-    panels.x(panel, 1, title="Simulated time (s)", **options)
+def _set_times(panels: Panels, panel: int, times: Array, budget_s: float) -> None:
+    end = float(times[-1])
+    panels.x(panel, 0, range=[0.0, end])
+    panels.x(panel, 1, title="Simulated time (s)", range=[0.0, end])
     if end > 1.001 * budget_s:
         for part in (0, 1):
             panels.upright(panel, part, budget_s, {"color": LINE, "width": 1, "dash": "2px,2px"})
-        share = _share(budget_s, start, end, log_time)
         low = ("right", "bottom")
-        panels.note(panel, "budget", share, 0, inside=True, anchor=low, shift=(-2, 0))
-
-
-def _share(x: float, start: float, end: float, log: bool) -> float:
-    if log:
-        x, start, end = np.log10([x, start, end])
-    return float((x - start) / (end - start))
+        panels.note(panel, "budget", budget_s / end, 0, inside=True, anchor=low, shift=(-2, 0))
 
 
 def value_range(lines: Sequence[Progress]) -> list[float] | None:

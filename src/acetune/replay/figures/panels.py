@@ -1,17 +1,112 @@
-"""Small multiples laid out in pixels, because Plotly's own grids know one spacing only."""
+"""How all figures look, and small multiples laid out in pixels.
+
+Colours are those that most people can tell apart, with dashes and markers beside them. The layout
+is ours because Plotly's own grids know one spacing only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import html
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from acetune.drawing.palette import FONT, GRID, LINE, QUIET, TEXT
+from acetune.core.errors import GoalError
+from acetune.core.words import count
+from acetune.drawing.palette import COLOURS, FONT, GRID, LINE, QUIET, TEXT
+from acetune.replay.runs import Cell
 
 _GAP = 12  # pixels between the stacked parts of a panel
 _EDGE = 16  # from the left edge to the title
 _LEGEND_ROW = 20
+DASHES = ("solid", "6px,2px", "2px,2px", "10px,2px,2px,2px")
+SYMBOLS = (
+    "circle",
+    "square",
+    "diamond",
+    "triangle-up",
+    "triangle-down",
+    "pentagon",
+    "star",
+    "hexagram",
+)
+
+
+class Look(NamedTuple):
+    """What tells a policy from the others."""
+
+    colour: str
+    dash: str
+    symbol: str
+
+    def faint(self, alpha: float) -> str:
+        """Its colour, see-through."""
+        red, green, blue = (int(self.colour[i : i + 2], 16) for i in (1, 3, 5))
+        return f"rgba({red},{green},{blue},{alpha:g})"
+
+
+def looks(policies: Sequence[str]) -> dict[str, Look]:
+    """A look a policy, by its place: the same list gives the same looks in every figure.
+
+    No two of the first 32 share both colour and dash.
+    """
+    return {
+        policy: Look(
+            COLOURS[i % len(COLOURS)],
+            DASHES[(i + i // len(COLOURS)) % len(DASHES)],
+            SYMBOLS[(i + i // len(COLOURS)) % len(SYMBOLS)],
+        )
+        for i, policy in enumerate(policies)
+    }
+
+
+def chosen(policies: Sequence[str] | None, found: Iterable[str]) -> list[str]:
+    """The policies to draw: those asked for, which must be there, else all in their order."""
+    there = list(dict.fromkeys(found))
+    if not there:
+        raise GoalError("there is nothing to draw: no runs were given")
+    if policies is None:
+        return there
+    for policy in policies:
+        if policy not in there:
+            raise GoalError(f"no runs of {policy!r}; there are {', '.join(there)}")
+    return list(dict.fromkeys(policies))
+
+
+def cell_titles(cells: Sequence[Cell]) -> tuple[list[str], str]:
+    """What tells each cell from the others, and what all of them share.
+
+    A constraint always stays with its cell, as that is what people look for.
+    """
+    parts = [_parts(cell) for cell in cells]
+    shared = {
+        name: text
+        for name, text in parts[0].items()
+        if name != "constraint" and all(other[name] == text for other in parts)
+    }
+    titles = [
+        ", ".join(text for name, text in part.items() if name not in shared) for part in parts
+    ]
+    return titles, ", ".join(shared.values())
+
+
+def _parts(cell: Cell) -> dict[str, str]:
+    cost = "costs as recorded" if cell.cost_ratio is None else f"cost ratio {cell.cost_ratio:g}"
+    return {
+        "constraint": _readable(cell.constraint) or "no constraint",
+        "table": cell.table,
+        "cost": cost,
+        "budget": f"{cell.budget_s:g} s",
+        "workers": count(cell.workers, "worker"),
+        "searcher": f"{cell.searcher} search",
+    }
+
+
+def _readable(constraint: str) -> str:
+    """With signs as in print; Plotly would take other angle brackets for tags."""
+    text = constraint.replace("<=", "≤").replace(">=", "≥")
+    return html.escape(text, quote=False)
 
 
 class Panels:
@@ -188,15 +283,8 @@ class Panels:
         """Draw a line across a part."""
         key = self._key(panel, part)
         self._shapes.append(
-            {
-                "type": "line",
-                "xref": f"x{key} domain",
-                "x0": 0,
-                "x1": 1,
-                "line": line,
-                "layer": "below",
-            }
-            | {"yref": f"y{key}", "y0": y, "y1": y}
+            {"type": "line", "yref": f"y{key}", "y0": y, "y1": y, "line": line, "layer": "below"}
+            | {"xref": f"x{key} domain", "x0": 0, "x1": 1}
         )
 
     def legend(self, names: Sequence[str]) -> None:
