@@ -35,7 +35,7 @@ from acetune.report.figures import (
 from acetune.report.figures.choosing import chosen_trials
 from acetune.report.figures.effects import chance_level, columns, effects
 from acetune.report.figures.time import time_ledger
-from acetune.report.what_if import what_if as breakpoints
+from acetune.report.breakpoints import what_if as breakpoints
 from acetune.study.view import StudyView
 from properties import examples
 from report.written import Attempt, Written, studies, write

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import acetune
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
-from acetune.report.what_if import NOTE, what_if
+from acetune.report.breakpoints import NOTE, what_if
 from acetune.study.found import judge_fresh
 from acetune.study.view import StudyView
 from properties import examples

@@ -8,7 +8,7 @@ import numpy as np
 
 from acetune.core.goals import Constraint
 from acetune.report.figures.digest import Digest, Floats, Whole, excess
-from acetune.report.what_if import on_fresh_data
+from acetune.report.breakpoints import on_fresh_data
 
 _MOST = 160  # steps that are drawn
 

@@ -14,7 +14,7 @@ from acetune.report.figures.look import AXIS, BEST_OF_ALL, NEUTRAL, NOTE, VALID,
 from acetune.report.figures.ranges import Window, window, within_reach
 from acetune.report.figures.stairs import Stairs, fewer, shifted, stairs_of, standing_on
 from acetune.report.figures.words import number, plain_near, safe, short
-from acetune.report.what_if import what_if as breakpoints
+from acetune.report.breakpoints import what_if as breakpoints
 
 _TITLE = "What another limit would give"
 _MOST_PANELS = 4
