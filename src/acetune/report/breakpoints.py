@@ -31,7 +31,7 @@ _POSITIONS = 200  # of a slider, about
 _FAR = 10.0  # times the usual distance from the limit: a breakpoint beyond that is out of range
 
 
-def what_if(view: StudyView) -> list[dict[str, Any]]:
+def breakpoints(view: StudyView) -> list[dict[str, Any]]:
     """For each constraint the best checkpoint at every limit, the other limits as they are.
 
     Breakpoints go from strict to loose; each answer holds from its limit up to the next one's. The

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from acetune.report.answer import answer
+from acetune.report.breakpoints import breakpoints
 from acetune.report.figures import page_figures
 from acetune.report.plain_data import exact, finite
 from acetune.report.trial_detail import trial_detail
 from acetune.report.trial_table import trial_table
-from acetune.report.breakpoints import what_if
 from acetune.study.result import StudyResult, result_of
 from acetune.study.summary import STATES, duration, size
 from acetune.study.view import StudyView
@@ -25,7 +25,7 @@ def content(view: StudyView, *, figures: bool = True) -> dict[str, Any]:
 
     What each part holds is described where it is made: :func:`~acetune.report.answer.answer` and
     :func:`~acetune.report.plain_data.as_json` (a checkpoint, there and elsewhere),
-    :func:`~acetune.report.breakpoints.what_if`, :func:`~acetune.report.trial_table.trial_table`.
+    :func:`~acetune.report.breakpoints.breakpoints`, :func:`~acetune.report.trial_table.trial_table`.
     ``figures=False`` leaves the figures out, for those who want the numbers only.
     """
     result = result_of(view)
@@ -36,7 +36,7 @@ def content(view: StudyView, *, figures: bool = True) -> dict[str, Any]:
         "answer": found,
         "numbers": _numbers(view, result, found["unchecked_better"]),
         "figures": page_figures(view) if figures else [],
-        "what_if": what_if(view),
+        "what_if": breakpoints(view),
         "confirmations": [_confirmation(use) for use in view.confirmations],
         "trials": trial_table(view),
     }

@@ -78,8 +78,7 @@ def page_content(view: StudyView) -> dict[str, Any]:
 def report_content(view: StudyView) -> dict[str, Any]:
     """The content of a page that has no server to ask: with the details of some trials."""
     from acetune.report.content import trial_detail
-    from acetune.report.figures import Digest
-    from acetune.report.figures.choosing import chosen_trials
+    from acetune.report.figures import Digest, chosen_trials
 
     found = page_content(view)
     details: dict[int, Any] = {}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from acetune.core.errors import GoalError
-from acetune.report.figures.curves import curves
+from acetune.report.figures.curves import chosen_trials, curves
 from acetune.report.figures.digest import Digest
 from acetune.report.figures.drawing import Drawing, SmallTable
 from acetune.report.figures.importance import importance
@@ -68,6 +68,7 @@ __all__ = [
     "Digest",
     "Drawing",
     "SmallTable",
+    "chosen_trials",
     "curves",
     "drawings",
     "page_figures",

@@ -11,9 +11,17 @@ from acetune.core.cost import interval_threshold
 from acetune.core.words import count
 from acetune.report.explanation import checked_along, checked_when
 from acetune.report.figures.digest import Digest, Floats, Mask, thinned
-from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
+from acetune.report.figures.drawing import (
+    Drawing,
+    SmallTable,
+    axis_title,
+    base_layout,
+    log_axis,
+    nothing,
+    scatter,
+    within_reach,
+)
 from acetune.report.figures.look import BEST_OF_ALL, INVALID, NEUTRAL
-from acetune.report.figures.ranges import log_axis, within_reach
 from acetune.report.figures.words import number, plain
 
 _TITLE = "Check along the way, or at the end?"
@@ -47,16 +55,15 @@ def intervals(digest: Digest) -> Drawing:
         some = rows[which[rows]]
         if len(some):
             data.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": label,
-                    "x": plain(steps[some]),
-                    "y": plain(ratio[some], 4),
-                    "text": [f"trial {trials[i].trial}, T {trials[i].total_steps}" for i in some],
-                    "marker": {"color": colour, "symbol": symbol, "size": 7, "opacity": 0.8},
-                    "hovertemplate": "%{text}: r %{y}<extra></extra>",
-                }
+                scatter(
+                    "markers",
+                    label,
+                    x=plain(steps[some]),
+                    y=plain(ratio[some], 4),
+                    text=[f"trial {trials[i].trial}, T {trials[i].total_steps}" for i in some],
+                    marker={"color": colour, "symbol": symbol, "size": 7, "opacity": 0.8},
+                    hovertemplate="%{text}: r %{y}<extra></extra>",
+                )
             )
     heights = [float(v) for trace in data for v in trace["y"] if v]
     layout = base_layout(
@@ -106,15 +113,14 @@ def _threshold(p: float, steps: Floats) -> list[dict[str, Any]]:
     low, high = max(2.0, float(steps.min()) / 1.5), max(4.0, float(steps.max()) * 1.5)
     x = np.geomspace(low, high, 60)
     return [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": f"threshold (p = {p:g})",
-            "x": plain(x, 4),
-            "y": plain([interval_threshold(p, value) for value in x], 4),
-            "line": {"color": NEUTRAL, "width": 2, "dash": "6px,3px"},
-            "hovertemplate": "threshold %{y} at T %{x}<extra></extra>",
-        }
+        scatter(
+            "lines",
+            f"threshold (p = {p:g})",
+            x=plain(x, 4),
+            y=plain([interval_threshold(p, value) for value in x], 4),
+            line={"color": NEUTRAL, "width": 2, "dash": "6px,3px"},
+            hovertemplate="threshold %{y} at T %{x}<extra></extra>",
+        )
     ]
 
 

@@ -22,8 +22,16 @@ STRATUM_SYMBOLS = ("circle-open", "x", "circle")
 
 AXIS: dict[str, Any] = {"automargin": True, "zeroline": False, "showline": True}
 NOTE: dict[str, Any] = {"showarrow": False, "font": {"size": 12}}
+MIDDLE: dict[str, Any] = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
+STAR: dict[str, Any] = {"symbol": "star", "size": 14, "color": ANSWER}  # of the answer
 
 _TITLE_ROOM = 42
+
+
+def bar_marker(colour: str, pattern: str, **more: Any) -> dict[str, Any]:
+    """How a bar looks."""
+    look = {"shape": pattern, "fillmode": "overlay", "size": 6}
+    return {"color": colour, **more, "line": {"width": 0}, "pattern": look}
 
 
 def faint(colour: str, alpha: float) -> str:

@@ -10,7 +10,7 @@ from acetune.core.errors import GoalError
 from acetune.core.words import count
 from acetune.report.figures.digest import Digest, Floats
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
-from acetune.report.figures.look import STRATA, STRATUM_COLOURS
+from acetune.report.figures.look import STRATA, STRATUM_COLOURS, bar_marker
 from acetune.report.figures.words import plain, time_unit
 from acetune.study.columns import INVALID, UNCHECKED, VALID
 
@@ -55,11 +55,7 @@ def strata(digest: Digest, by: Literal["time", "step"] = "time") -> Drawing:
                 "x": plain((edges[:-1] + edges[1:]) / 2),
                 "y": counts[:, stratum].tolist(),
                 "width": float(f"{0.92 * width:.5g}"),
-                "marker": {
-                    "color": STRATUM_COLOURS[stratum],
-                    "line": {"width": 0},
-                    "pattern": {"shape": _PATTERNS[stratum], "fillmode": "overlay", "size": 6},
-                },
+                "marker": bar_marker(STRATUM_COLOURS[stratum], _PATTERNS[stratum]),
                 "hovertemplate": f"%{{y:,}} {STRATA[stratum]}<extra></extra>",
             }
         )

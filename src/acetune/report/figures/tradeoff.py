@@ -9,26 +9,33 @@ import numpy as np
 
 from acetune.core.goals import Constraint
 from acetune.core.words import count
-from acetune.report.figures.digest import Digest, Whole, limit_text, thinned
-from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
+from acetune.report.figures.digest import Digest, Whole, limit_text, pareto_front, thinned
+from acetune.report.figures.drawing import (
+    Drawing,
+    SmallTable,
+    Window,
+    axis_title,
+    base_layout,
+    limit_line,
+    note,
+    nothing,
+    window,
+)
 from acetune.report.figures.look import (
-    ANSWER,
     AXIS,
     BEST_OF_ALL,
-    NEUTRAL,
-    NOTE,
+    STAR,
     STRATA,
     STRATUM_COLOURS,
     STRATUM_SYMBOLS,
     VALID,
     faint,
 )
-from acetune.report.figures.ranges import Window, window
-from acetune.report.figures.stairs import front
 from acetune.report.figures.words import number, plain, plain_near, safe, short
 from acetune.report.plain_data import exact
 from acetune.study.columns import INVALID as IS_INVALID
 from acetune.study.columns import VALID as IS_VALID
+from acetune.study.limits import sign_of
 
 _MOST = 900  # points in all panels together
 _MOST_PANELS = 4
@@ -70,10 +77,9 @@ def tradeoff(digest: Digest) -> Drawing:
 def _front(digest: Digest, constraint: int) -> Whole:
     """What nothing measured beats in both, from the strictest value of the constraint on."""
     measured = digest.measured
-    upper = digest.goals.constraints[constraint].lower is None
-    values = measured.values[:, constraint] * (1.0 if upper else -1.0)
+    values = sign_of(digest.goals.constraints[constraint]) * measured.values[:, constraint]
     there = np.flatnonzero(np.isfinite(values))
-    found = there[front(values[there], measured.loss[there])]
+    found = there[pareto_front(values[there], measured.loss[there])]
     if len(found) > _MOST_FRONT:
         found = found[np.linspace(0, len(found) - 1, _MOST_FRONT).round().astype(int)]
     return found
@@ -102,6 +108,7 @@ def _traces(
         if not len(some):
             continue
         rows = measured.rows[some]
+        where = zip(reports.trial[rows].tolist(), digest.checked_step(rows).tolist(), strict=True)
         traces.append(
             {
                 **place,
@@ -110,14 +117,7 @@ def _traces(
                 "legendgroup": STRATA[stratum],
                 "x": plain_near(values[some], x.span),
                 "y": plain_near(objective[some], y.span),
-                "customdata": [
-                    [trial, exact(step)]
-                    for trial, step in zip(
-                        reports.trial[rows].tolist(),
-                        digest.checked_step(rows).tolist(),
-                        strict=True,
-                    )
-                ],
+                "customdata": [[trial, exact(step)] for trial, step in where],
                 "marker": {
                     "color": STRATUM_COLOURS[stratum],
                     "symbol": STRATUM_SYMBOLS[stratum],
@@ -150,7 +150,7 @@ def _traces(
                 "x": plain(digest.values(np.array([answer.row]), panel)),
                 "y": plain([answer.value]),
                 "customdata": [[answer.trial, exact(answer.step)]],
-                "marker": {"symbol": "star", "size": 15, "color": ANSWER},
+                "marker": {**STAR, "size": 15},
                 "hovertemplate": f"{hover}<extra>the answer</extra>",
             }
         )
@@ -208,29 +208,14 @@ def _axes(
             "line": {"width": 0},
             "layer": "below",
         },
-        {
-            **where,
-            "type": "line",
-            "x0": limit,
-            "x1": limit,
-            "y0": 0,
-            "y1": 1,
-            "line": {"color": NEUTRAL, "width": 1.5, "dash": "4px,3px"},
-        },
+        where | limit_line(x0=limit, x1=limit, y0=0, y1=1),
     ]
     left = (limit - x.low) / x.span > 0.5
     layout["annotations"].append(
-        {
-            **NOTE,
-            **where,
-            "text": f"limit {limit_text(constraint)}",
-            "x": limit,
-            "xanchor": "right" if left else "left",
-            "xshift": -3 if left else 3,
-            # where nothing is good enough yet: what keeps the limit, or nearly, is rarely good
-            "y": 0.99 if digest.sign < 0 else 0.01,
-            "yanchor": "top" if digest.sign < 0 else "bottom",
-        }
+        note(**where, text=f"limit {limit_text(constraint)}", x=limit)
+        | {"xanchor": "right" if left else "left", "xshift": -3 if left else 3}
+        # where nothing is good enough yet: what keeps the limit, or nearly, is rarely good
+        | ({"y": 0.99, "yanchor": "top"} if digest.sign < 0 else {"y": 0.01, "yanchor": "bottom"})
     )
 
 
@@ -275,15 +260,11 @@ def _alt(digest: Digest) -> str:
         what, found = "The nearest miss", digest.nearest_misses[0]
     else:
         return text
-    return f"{text} {what} has {_described(digest, found.row, found.value)}."
-
-
-def _described(digest: Digest, row: int, value: float) -> str:
-    parts = [f"{short(digest.goals.objective.name)} {number(value)}"]
+    parts = [f"{short(digest.goals.objective.name)} {number(found.value)}"]
     for i, constraint in enumerate(digest.goals.constraints[:_MOST_PANELS]):
-        value_text = _value(digest, row, i)
-        parts.append(f"{short(constraint.name)} {value_text} (limit {limit_text(constraint)})")
-    return ", ".join(parts)
+        value = _value(digest, found.row, i)
+        parts.append(f"{short(constraint.name)} {value} (limit {limit_text(constraint)})")
+    return f"{text} {what} has {', '.join(parts)}."
 
 
 def _value(digest: Digest, row: int, constraint: int) -> str:

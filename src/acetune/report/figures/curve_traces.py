@@ -1,4 +1,4 @@
-"""Curves as Plotly draws them: a trace a stratum, marks where trials stopped, labels."""
+"""What is drawn of learning curves: lines by stratum, labels at their ends, marks on them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acetune.report.figures.digest import STRATA_ORDER, Digest, Floats, Whole
-from acetune.report.figures.look import NEUTRAL, NOTE, STRATA, STRATUM_COLOURS, STRATUM_SYMBOLS
-from acetune.report.figures.ranges import Window, within_reach
+from acetune.report.figures.digest import STRATA_ORDER, Digest, Floats, Place, Whole
+from acetune.report.figures.drawing import Window, note, scatter, within_reach
+from acetune.report.figures.look import NEUTRAL, STAR, STRATA, STRATUM_COLOURS, STRATUM_SYMBOLS
 from acetune.report.figures.words import plain_near, safe
+from acetune.study.columns import UNCHECKED, VALID
 
 _POINTS = 480  # in all curves together
 _LABEL = 14  # pixels a label
@@ -31,9 +32,7 @@ def gathered(digest: Digest, chosen: dict[int, str]) -> list[Curve]:
     """The reports of the chosen trials, thinned where there are many."""
     reports = digest.view.reports
     most = max(20, _POINTS // max(1, len(chosen)))
-    wanted = np.zeros(digest.size, bool)
-    wanted[list(chosen)] = True
-    rows = np.flatnonzero(wanted[digest.trial] & digest.current)
+    rows = np.flatnonzero(digest.is_of(chosen) & digest.current)
     found = []
     for trial, why in chosen.items():
         its = rows[reports.trial[rows] == trial]
@@ -62,6 +61,11 @@ def _thinned(digest: Digest, rows: Whole, most: int) -> Whole:
     return np.asarray(rows[chosen])
 
 
+def places_of_numbers(values: Floats) -> Whole:
+    """Where values are finite."""
+    return np.flatnonzero(np.isfinite(values))
+
+
 def lines_by_stratum(
     digest: Digest, drawn: list[Curve], values: list[Floats], span: float, axis: str, legend: bool
 ) -> list[dict[str, Any]]:
@@ -69,55 +73,43 @@ def lines_by_stratum(
     reports = digest.view.reports
     traces = []
     for stratum, word in reversed(STRATA_ORDER):
-        xs: list[Any] = []
-        ys: list[Any] = []
-        sizes: list[int] = []
-        texts: list[str] = []
+        points: list[tuple[Any, Any, int, str]] = []  # x, y, size, text
         for curve, its in zip(drawn, values, strict=True):
-            rows = curve.rows
-            steps, y = reports.step[rows].tolist(), plain_near(its, span)
+            steps, y = reports.step[curve.rows].tolist(), plain_near(its, span)
+            # in words: the browser would round, and shorten, what the axis has
+            texts = [f"trial {curve.trial}, step {step}" for step in steps]
             before = -2
-            for i in np.flatnonzero(reports.stratum[rows] == stratum).tolist():
-                if i != before + 1 and xs:  # a gap
-                    xs.append(None)
-                    ys.append(None)
-                    sizes.append(0)
-                    texts.append("")
+            for i in np.flatnonzero(reports.stratum[curve.rows] == stratum).tolist():
+                if i != before + 1 and points:  # a gap
+                    points.append((None, None, 0, ""))
                 if i != before + 1 and i > 0:  # the segment that leads here has no mark behind
-                    xs.append(steps[i - 1])
-                    ys.append(y[i - 1])
-                    sizes.append(0)
-                    texts.append(f"trial {curve.trial}, step {steps[i - 1]}")
-                xs.append(steps[i])
-                ys.append(y[i])
-                sizes.append(5)
-                # in words: the browser would round, and shorten, what the axis has
-                texts.append(f"trial {curve.trial}, step {steps[i]}")
+                    points.append((steps[i - 1], y[i - 1], 0, texts[i - 1]))
+                points.append((steps[i], y[i], 5, texts[i]))
                 before = i
-        marks = (y for y, size in zip(ys, sizes, strict=True) if size)
-        if not xs or (not legend and all(y is None for y in marks)):
+        if not points or (not legend and all(y is None for _, y, size, _ in points if size)):
             continue  # below, what was not checked has no values
+        xs, ys, sizes, labels = map(list, zip(*points, strict=True))
+        marker = {
+            "symbol": STRATUM_SYMBOLS[stratum],
+            "color": STRATUM_COLOURS[stratum],
+            "size": sizes,
+            "opacity": 1,
+            "line": {"width": 0},  # sizes of their own would get a light edge
+        }
         traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": word,
-                "legendgroup": word,
-                "showlegend": legend,
-                "yaxis": axis,
-                "x": xs,
-                "y": ys,
-                "text": texts,
-                "line": {"color": STRATUM_COLOURS[stratum], "width": 1.5},
-                "marker": {
-                    "symbol": STRATUM_SYMBOLS[stratum],
-                    "color": STRATUM_COLOURS[stratum],
-                    "size": sizes,
-                    "opacity": 1,
-                    "line": {"width": 0},  # sizes of their own would get a light edge
-                },
-                "hovertemplate": f"%{{text}}: %{{y}}<extra>{STRATA[stratum]}</extra>",
-            }
+            scatter(
+                "lines+markers",
+                word,
+                legendgroup=word,
+                showlegend=legend,
+                yaxis=axis,
+                x=xs,
+                y=ys,
+                text=labels,
+                line={"color": STRATUM_COLOURS[stratum], "width": 1.5},
+                marker=marker,
+                hovertemplate=f"%{{text}}: %{{y}}<extra>{STRATA[stratum]}</extra>",
+            )
         )
     return traces
 
@@ -155,7 +147,7 @@ def end_labels(
     upwards = height_px * (near - y.low) / y.span
     labels = []
     for curve, its in zip(drawn, values, strict=True):
-        finite = np.flatnonzero(np.isfinite(its))
+        finite = places_of_numbers(its)
         if not len(finite):
             continue
         step = float(digest.view.reports.step[curve.rows[finite[-1]]])
@@ -192,8 +184,8 @@ def end_labels(
         }
         moved = best - height
         if abs(moved) < _LABEL:
-            away = {"xshift": 8 if right else -8, "yref": "y domain", "y": best / height_px}
-            labels.append({**NOTE, **side, **away})
+            shift = 8 if right else -8
+            labels.append(note(**side, xshift=shift, yref="y domain", y=best / height_px))
             continue
         labels.append(
             {
@@ -209,3 +201,81 @@ def end_labels(
             }
         )
     return labels
+
+
+# -- marks -----------------------------------------------------------------------------------------
+
+
+def stop_marks(
+    digest: Digest, drawn: list[Curve], values: list[Floats], span: float
+) -> list[dict[str, Any]]:
+    """Squares around the last reports of stopped trials, or the last that can be drawn."""
+    steps, heights, texts = [], [], []
+    for curve, its in zip(drawn, values, strict=True):
+        finite = places_of_numbers(its)
+        if curve.stopped and len(finite):
+            steps.append(int(digest.view.reports.step[curve.rows[finite[-1]]]))
+            heights.append(float(its[finite[-1]]))
+            texts.append(f"trial {curve.trial} stopped at step {curve.last_step}")
+    if not steps:
+        return []
+    edge = {"width": 2, "color": NEUTRAL}
+    square = {"symbol": "square-open", "size": 12, "color": NEUTRAL, "line": edge}
+    where = {"x": steps, "y": plain_near(heights, span), "text": texts, "marker": square}
+    return [scatter("markers", "stopped here", **where, hovertemplate="%{text}<extra></extra>")]
+
+
+def late_rows(digest: Digest, drawn: list[Curve]) -> Whole:
+    """Rows of the checks that were made at the end of these trials, or after the run."""
+    late = digest.view.is_latest & ~digest.is_step & (digest.view.reports.stratum != UNCHECKED)
+    return np.flatnonzero(digest.is_of([curve.trial for curve in drawn]) & late)
+
+
+def late_checks(
+    digest: Digest, rows: Whole, values: Floats, span: float, axis: str
+) -> list[dict[str, Any]]:
+    """Diamonds where checkpoints lie that were checked late; a cross in those that are invalid."""
+    known = np.isfinite(values)
+    rows, values = rows[known], values[known]
+    if not len(rows):
+        return []
+    strata = digest.view.reports.stratum[rows].tolist()
+    trials = digest.view.reports.trial[rows].tolist()
+    steps = digest.checked_step(rows).tolist()
+    return [
+        scatter(
+            "markers",
+            "checked at the end",
+            legendgroup="late",
+            showlegend=axis == "y",
+            yaxis=axis,
+            x=steps,
+            y=plain_near(values, span),
+            text=[
+                f"trial {trial}, checked at its end: {STRATA[stratum]}, step {step}"
+                for trial, stratum, step in zip(trials, strata, steps, strict=True)
+            ],
+            marker={
+                "symbol": ["diamond" if s == VALID else "diamond-x-open" for s in strata],
+                "color": [STRATUM_COLOURS[stratum] for stratum in strata],
+                "size": 10,
+            },
+            hovertemplate="%{text}: %{y}<extra></extra>",
+        )
+    ]
+
+
+def answer_star(answer: Place, value: float, span: float, axis: str) -> dict[str, Any]:
+    """A star at the checkpoint that is the answer."""
+    return scatter(
+        "markers",
+        "the answer",
+        legendgroup="answer",
+        showlegend=axis == "y",
+        yaxis=axis,
+        x=[answer.step],
+        y=plain_near([value], span),
+        marker=STAR,
+        text=f"trial {answer.trial}, step {answer.step}",
+        hovertemplate="%{text}: %{y}<extra>the answer</extra>",
+    )
