@@ -83,7 +83,7 @@ def _of_constraint(
     low, high, step = slider_range(constraint.limit, needs, float(np.fmin.reduce(its, initial=0.0)))
     return {
         "constraint": constraint.name,
-        "sense": "<=" if constraint.lower is None else ">=",
+        "sense": constraint.sense,
         "limit": constraint.limit,
         "low": low,
         "high": high,
@@ -112,8 +112,7 @@ def _front(view: StudyView, index: int) -> tuple[Array, Array]:
     rows, needs = rows[kept], needs[kept]
     loss = losses(view.goals.objective, reports.checked_objective[rows])
     # from strict to loose; of those that qualify together the best is first, and the earliest
-    strictness = needs if constraint.lower is None else -needs
-    order = np.lexsort([rows, loss, strictness])
+    order = np.lexsort([rows, loss, sign_of(constraint) * needs])
     place = np.empty(len(rows), "i8")  # in the order of answers: by loss, then by time
     place[np.lexsort([rows, loss])] = np.arange(len(rows))
     place = place[order]

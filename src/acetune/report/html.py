@@ -16,17 +16,16 @@ from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acetune.core.errors import AcetuneError
-from acetune.report.cells import short
-from acetune.report.markup import clean, to_html
-from acetune.report.sections import picture, sections
+from acetune.report.content import content as page_content
+from acetune.report.content import trial_detail
+from acetune.report.figures import Digest, chosen_trials
+from acetune.report.markup import clean, short, to_html
+from acetune.report.sections import first_trials, picture, sections
 from acetune.report.still import still
-from acetune.report.trials_section import first_trials
-
-if TYPE_CHECKING:
-    from acetune.study.view import StudyView
+from acetune.study.view import StudyView
 
 SCRIPTS = ("dom.js", "figures.js", "slider.js", "trials.js", "live.js", "page.js")
 _SCRIPT_LINK = '<script src="static/page.js"></script>'
@@ -46,8 +45,6 @@ def write_report(study: StudyView | Path | str, out: Path | str) -> Path:
     ``study`` is a study file, or a view of one that is open already. A study that runs may be
     reported on too: the file shows how it stands.
     """
-    from acetune.study.view import StudyView
-
     view = study if isinstance(study, StudyView) else StudyView(Path(study))
     try:
         text = render(report_content(view))
@@ -66,21 +63,10 @@ def write_report(study: StudyView | Path | str, out: Path | str) -> Path:
     return path
 
 
-def page_content(view: StudyView) -> dict[str, Any]:
-    """The content of the page with its parts as elements: what a live page reads again."""
-    from acetune.report.content import content
-
-    found = content(view)
-    found["parts"] = sections(found)
-    return found
-
-
 def report_content(view: StudyView) -> dict[str, Any]:
     """The content of a page that has no server to ask: with the details of some trials."""
-    from acetune.report.content import trial_detail
-    from acetune.report.figures import Digest, chosen_trials
-
     found = page_content(view)
+    found["parts"] = sections(found)
     details: dict[int, Any] = {}
     room = _DATA_BYTES - len(_data(found))
     for trial in _spoken_of(found, chosen_trials(Digest(view))):
