@@ -109,8 +109,7 @@ def require_sensible(view: StudyView) -> None:
         json.dumps(drawing.as_json(), allow_nan=False)
         assert drawing.title and drawing.alt.endswith(".") and drawing.caption.endswith(".")
         assert drawing.figure.layout.title.text == f"<b>{drawing.title}</b>"  # Plotly takes it
-        assert drawing.empty == (not drawing.data)
-        if drawing.empty:
+        if not drawing.data:
             (words,) = drawing.layout["annotations"]
             assert html.unescape(words["text"].replace("<br>", " ")) == drawing.alt
         if drawing.table is not None:
@@ -141,7 +140,7 @@ def test_synthetic_studies(tmp_path: Path, constraints: int, mode: Any, feasible
                       mode=mode, feasible=feasible)  # fmt: skip
     view = StudyView(path)
     require_sensible(view)
-    empty = {drawing.id for drawing in drawings(view) if drawing.empty}
+    empty = {drawing.id for drawing in drawings(view) if not drawing.data}
     if constraints == 0:
         assert empty == {"tradeoff", "what_if", "intervals"}
     elif feasible or constraints == 1:
@@ -153,7 +152,7 @@ def test_synthetic_studies(tmp_path: Path, constraints: int, mode: Any, feasible
 def test_an_empty_study_says_so() -> None:
     view = view_of(Written(G, []))
     for drawing in drawings(view):
-        assert drawing.empty and drawing.alt.startswith("No ")
+        assert not drawing.data and drawing.alt.startswith("No ")
 
 
 def test_objectives_that_are_no_numbers() -> None:
@@ -554,7 +553,7 @@ def test_chance_is_what_shuffled_outcomes_give() -> None:
 
 def test_too_few_trials_are_said_to_be_too_few() -> None:
     drawing = FIGURES["importance"](digest_of(*[attempt((float(i), 1.0)) for i in range(7)]))
-    assert drawing.empty
+    assert not drawing.data
     assert drawing.alt == "Too few trials to tell: 7 with a result, and at least 20 are needed."
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from acetune.report.figures.drawing import base_layout, note
-from acetune.report.figures.look import bar_marker
+from acetune.report.figures.drawing import base_layout
+from acetune.report.figures.look import Json, bar_marker, note
 from acetune.report.figures.words import plain
 
 _ROW, _BAR = 46, 0.34  # pixels a bar with its words; the bar's share of it
@@ -22,7 +22,7 @@ class Bar(NamedTuple):
     pattern: str = ""
 
 
-def lying_bars(bars: Sequence[Bar]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def lying_bars(bars: Sequence[Bar]) -> tuple[list[Json], Json]:
     """Traces and layout of bars from the top down."""
     places = [-i for i in range(len(bars))]
     # a trace each: Plotly takes no list of colours where there are patterns

@@ -7,8 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acetune.report.figures.digest import STRATA_ORDER, Digest, Floats, Place, Whole
-from acetune.report.figures.drawing import Window, note, scatter, within_reach
-from acetune.report.figures.look import NEUTRAL, STAR, STRATA, STRATUM_COLOURS, STRATUM_SYMBOLS
+from acetune.report.figures.look import (
+    NEUTRAL,
+    STAR,
+    STRATA,
+    STRATUM_COLOURS,
+    STRATUM_SYMBOLS,
+    Json,
+    note,
+    scatter,
+)
+from acetune.report.figures.ranges import Window, within_reach
 from acetune.report.figures.words import plain_near, safe
 from acetune.study.columns import UNCHECKED, VALID
 
@@ -68,7 +77,7 @@ def places_of_numbers(values: Floats) -> Whole:
 
 def lines_by_stratum(
     digest: Digest, drawn: list[Curve], values: list[Floats], span: float, axis: str, legend: bool
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     """A trace a stratum: its marks, and the segments that lead to them, parted by gaps."""
     reports = digest.view.reports
     traces = []
@@ -133,7 +142,7 @@ def end_labels(
     span: list[float],
     height_px: int,
     log: bool,
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     """A label at the end of each curve, moved up or down where it would lie on another.
 
     From a label that had to move a line leads to its curve.
@@ -206,9 +215,7 @@ def end_labels(
 # -- marks -----------------------------------------------------------------------------------------
 
 
-def stop_marks(
-    digest: Digest, drawn: list[Curve], values: list[Floats], span: float
-) -> list[dict[str, Any]]:
+def stop_marks(digest: Digest, drawn: list[Curve], values: list[Floats], span: float) -> list[Json]:
     """Squares around the last reports of stopped trials, or the last that can be drawn."""
     steps, heights, texts = [], [], []
     for curve, its in zip(drawn, values, strict=True):
@@ -231,9 +238,7 @@ def late_rows(digest: Digest, drawn: list[Curve]) -> Whole:
     return np.flatnonzero(digest.is_of([curve.trial for curve in drawn]) & late)
 
 
-def late_checks(
-    digest: Digest, rows: Whole, values: Floats, span: float, axis: str
-) -> list[dict[str, Any]]:
+def late_checks(digest: Digest, rows: Whole, values: Floats, span: float, axis: str) -> list[Json]:
     """Diamonds where checkpoints lie that were checked late; a cross in those that are invalid."""
     known = np.isfinite(values)
     rows, values = rows[known], values[known]
@@ -241,7 +246,7 @@ def late_checks(
         return []
     strata = digest.view.reports.stratum[rows].tolist()
     trials = digest.view.reports.trial[rows].tolist()
-    steps = digest.checked_step(rows).tolist()
+    steps = digest.view.reports.checked_step[rows].tolist()
     return [
         scatter(
             "markers",
@@ -265,7 +270,7 @@ def late_checks(
     ]
 
 
-def answer_star(answer: Place, value: float, span: float, axis: str) -> dict[str, Any]:
+def answer_star(answer: Place, value: float, span: float, axis: str) -> Json:
     """A star at the checkpoint that is the answer."""
     return scatter(
         "markers",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -12,18 +11,9 @@ from acetune.core.words import count
 from acetune.report.figures import curve_traces as traces
 from acetune.report.figures.curve_traces import Curve
 from acetune.report.figures.digest import STRATA_ORDER, Digest, Floats, Place, Whole, limit_text
-from acetune.report.figures.drawing import (
-    Drawing,
-    SmallTable,
-    axis_title,
-    base_layout,
-    limit_line,
-    log_axis,
-    note,
-    nothing,
-    window,
-)
-from acetune.report.figures.look import AXIS, STRATA
+from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
+from acetune.report.figures.look import AXIS, STRATA, Json, limit_line, note
+from acetune.report.figures.ranges import log_axis, window
 from acetune.report.figures.words import number, safe, short
 from acetune.study.columns import INVALID, STOP
 
@@ -94,8 +84,7 @@ def chosen_trials(digest: Digest, most: int = _MOST) -> dict[int, str]:
         loss = digest.checked_loss(rows)
         if np.isfinite(loss).any():
             take(int(reports.trial[rows[loss.argmin()]]), "best but invalid")
-    running = [row.trial for row in digest.view.trials if row.state == "running"]
-    for trial in _with_reports(digest, running)[-2:]:
+    for trial in _with_reports(digest, "running")[-2:]:
         take(trial, "running")
     stops = np.flatnonzero((reports.decision == STOP) & digest.current)
     for stratum, word in STRATA_ORDER:
@@ -104,10 +93,9 @@ def chosen_trials(digest: Digest, most: int = _MOST) -> dict[int, str]:
             # of middling length: the shortest say little, the longest are the lucky ones
             middle = rows[np.argsort(reports.step[rows], kind="stable")[len(rows) // 2]]
             take(int(reports.trial[middle]), f"stopped, {word}")
-    finished = [row.trial for row in digest.view.trials if row.state == "finished"]
-    for trial in _with_reports(digest, finished)[-2:]:
+    for trial in _with_reports(digest, "finished")[-2:]:
         take(trial, "finished")
-    for trial in _with_reports(digest, digest.numbers.tolist()):
+    for trial in _with_reports(digest):
         if len(chosen) >= 3:
             break
         take(trial, digest.rows[trial].state)
@@ -123,17 +111,17 @@ def _asked_for(digest: Digest, trials: list[int]) -> dict[int, str]:
     return {trial: digest.rows[trial].state for trial in dict.fromkeys(trials)}
 
 
-def _with_reports(digest: Digest, trials: list[int]) -> list[int]:
+def _with_reports(digest: Digest, state: str | None = None) -> list[int]:
+    """Trials in a state, or all, that have reported."""
     seen = np.bincount(digest.trial, minlength=digest.size) > 0
-    return [trial for trial in trials if seen[trial]]
+    rows = digest.view.trials
+    return [row.trial for row in rows if seen[row.trial] and state in (None, row.state)]
 
 
 def _holds_answer(digest: Digest, curve: Curve) -> bool:
     """Whether the answer is a checkpoint of the attempt that is drawn."""
-    answer = digest.answer
-    if answer is None or answer.trial != curve.trial:
-        return False
-    return answer.attempt == digest.rows[curve.trial].attempt
+    drawn = curve.trial, digest.rows[curve.trial].attempt
+    return digest.answer is not None and (digest.answer.trial, digest.answer.attempt) == drawn
 
 
 def _best(digest: Digest, curve: Curve) -> float:
@@ -151,8 +139,8 @@ def _lower(digest: Digest, rows: Whole) -> Floats:
 
 
 def _lower_part(
-    digest: Digest, drawn: list[Curve], late: Whole, star: Place | None, layout: dict[str, Any]
-) -> list[dict[str, Any]]:
+    digest: Digest, drawn: list[Curve], late: Whole, star: Place | None, layout: Json
+) -> list[Json]:
     """The constraint below the objective, on the same steps."""
     values = [_lower(digest, curve.rows) for curve in drawn]
     later = _lower(digest, late)
@@ -164,16 +152,10 @@ def _lower_part(
     whole = sum(_HEIGHTS) + 16
     layout["yaxis"]["domain"] = [1 - _HEIGHTS[0] / whole, 1]
     layout["xaxis"]["anchor"] = "y2"
-    layout["yaxis2"] = {
-        **AXIS,
-        "domain": [0, _HEIGHTS[1] / whole],
-        "title": axis_title(safe(constraints[0].name, 16) if one else "violation"),
-        "range": view.range,
-        "nticks": 5,
-    }
-    layout["shapes"] = [
-        limit_line(xref="x domain", x0=0, x1=1, yref="y2", y0=limit, y1=limit),
-    ]
+    title = axis_title(safe(constraints[0].name, 16) if one else "violation")
+    below = {"domain": [0, _HEIGHTS[1] / whole], "title": title, "range": view.range, "nticks": 5}
+    layout["yaxis2"] = AXIS | below
+    layout["shapes"] = [limit_line(xref="x domain", x0=0, x1=1, yref="y2", y0=limit, y1=limit)]
     text = f"limit {limit_text(constraints[0])}" if one else "all limits hold at 0"
     layout["annotations"].append(
         note(text=text, font={"size": 11}, xref="x domain", x=1, xanchor="right")
@@ -227,18 +209,11 @@ def _table(digest: Digest, drawn: list[Curve]) -> SmallTable:
     reports = digest.view.reports
     rows = []
     for curve in drawn:
-        last = int(curve.rows[-1])
-        total = digest.rows[curve.trial].total_steps
-        rows.append(
-            [
-                str(curve.trial),
-                short(curve.why, 24),
-                f"{curve.last_step} of {'?' if total is None else total}",
-                number(_best(digest, curve)),
-                STRATA[int(reports.stratum[last])],
-                digest.rows[curve.trial].state,
-            ]
-        )
+        trial, stratum = digest.rows[curve.trial], STRATA[int(reports.stratum[curve.rows[-1]])]
+        steps = f"{curve.last_step} of {'?' if trial.total_steps is None else trial.total_steps}"
+        best = number(_best(digest, curve))
+        why = short(curve.why, 24)
+        rows.append([str(curve.trial), why, steps, best, stratum, trial.state])
     name = short(digest.goals.objective.name)
     columns = ["trial", "why shown", "last step", f"best {name}", "last stratum", "state"]
     return SmallTable(columns, rows)

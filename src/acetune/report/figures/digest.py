@@ -95,12 +95,6 @@ class Digest:
         """The losses of the checkpoints that were checked."""
         return losses(self.goals.objective, self.view.reports.checked_objective[rows])
 
-    def checked_step(self, rows: Whole) -> Whole:
-        """The steps of the checkpoints that were checked."""
-        reports = self.view.reports
-        steps = reports.checked_step[rows]
-        return np.asarray(np.where(steps > 0, steps, reports.step[rows]))
-
     # -- time ------------------------------------------------------------------------------------
 
     @cached_property
@@ -240,13 +234,9 @@ class Digest:
     def place(self, row: int) -> Place:
         """The checkpoint that was checked in a row."""
         reports = self.view.reports
-        return Place(
-            row,
-            int(reports.trial[row]),
-            int(reports.attempt[row]),
-            int(self.checked_step(np.array([row]))[0]),
-            float(self.sign * self.checked_loss(np.array([row]))[0]),
-        )
+        columns = (reports.trial, reports.attempt, reports.checked_step)
+        value = float(reports.checked_objective[row])
+        return Place(row, *[int(column[row]) for column in columns], value)
 
 
 def limit_text(constraint: Constraint) -> str:
@@ -269,9 +259,15 @@ def pareto_front(strictness: Floats, loss: Floats) -> Whole:
     return np.asarray(steps[last])
 
 
-def thinned(rows: Sequence[int] | Whole, most: int, keep: Sequence[int] | Whole = ()) -> Whole:
+def spread(length: int, most: int) -> Whole:
+    """At most so many places of ``length``, evenly spread, with both ends.
+
+    >>> spread(3, most=5).tolist(), spread(9, most=3).tolist()
+    ([0, 1, 2], [0, 4, 8])
+    """
+    return np.linspace(0, length - 1, min(length, most)).round().astype(np.int64)
+
+
+def thinned(rows: Whole, most: int, keep: Sequence[int] | Whole = ()) -> Whole:
     """At most about ``most`` of the rows, evenly spread, in order, ``keep`` always among them."""
-    rows = np.asarray(rows, np.int64)
-    if len(rows) > most:
-        rows = rows[np.unique(np.linspace(0, len(rows) - 1, most).round().astype(np.int64))]
-    return np.union1d(rows, np.asarray(keep, np.int64))
+    return np.union1d(rows[spread(len(rows), most)], np.asarray(keep, np.int64))

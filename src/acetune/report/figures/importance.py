@@ -18,16 +18,16 @@ import numpy as np
 
 from acetune.core.words import count
 from acetune.report.figures.digest import Digest, Floats, Whole
-from acetune.report.figures.drawing import (
-    Drawing,
-    SmallTable,
-    axis_title,
-    base_layout,
+from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
+from acetune.report.figures.look import (
+    ANSWER,
+    BEST_OF_ALL,
+    NEUTRAL,
+    Json,
+    bar_marker,
     note,
-    nothing,
     scatter,
 )
-from acetune.report.figures.look import ANSWER, BEST_OF_ALL, NEUTRAL, bar_marker
 from acetune.report.figures.words import plain, safe, short
 
 _TITLE = "Which parameters mattered"
@@ -63,7 +63,7 @@ def importance(digest: Digest) -> Drawing:
         key=lambda i: (-max((its[i].share or 0.0) for its in found.values()), i),
     )
     shown = order[:_MOST]
-    data: list[dict[str, Any]] = []
+    data: list[Json] = []
     looks = {"objective": (BEST_OF_ALL, "", 0.0), "feasibility": (ANSWER, "/", -0.27)}
     for name, its in found.items():
         if any(its[i].share is not None for i in shown):  # else the legend has it for nothing
@@ -87,7 +87,7 @@ def _why_not(found: dict[str, list[Effect]]) -> str:
 
 def _traces(
     name: str, its: list[Effect], look: tuple[str, str, float], *, legend: bool
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     colour, pattern, shift = look
     places = [shift - i for i in range(len(its))]
     words = [f"{name}: {_percent(effect)}" for effect in its]
@@ -121,7 +121,7 @@ def _traces(
     return [bars, chance]
 
 
-def _layout(found: dict[str, list[Effect]], shown: list[int]) -> dict[str, Any]:
+def _layout(found: dict[str, list[Effect]], shown: list[int]) -> Json:
     longest = max(
         max(effect.share or 0.0, effect.chance) for its in found.values() for effect in its
     )
@@ -153,7 +153,7 @@ def _percent(effect: Effect) -> str:
     return f"{effect.share:.0%}{clear}"
 
 
-def _caption(digest: Digest, total: int, outcomes: dict[str, Any]) -> str:
+def _caption(digest: Digest, total: int, outcomes: Json) -> str:
     text = (
         "How much of the variation among trials goes with each parameter alone: the share of the "
         "variance (of ranks) between groups of trials, less what chance gives. Grey marks: what a "

@@ -11,17 +11,9 @@ from acetune.core.cost import interval_threshold
 from acetune.core.words import count
 from acetune.report.explanation import checked_along, checked_when
 from acetune.report.figures.digest import Digest, Floats, Mask, thinned
-from acetune.report.figures.drawing import (
-    Drawing,
-    SmallTable,
-    axis_title,
-    base_layout,
-    log_axis,
-    nothing,
-    scatter,
-    within_reach,
-)
-from acetune.report.figures.look import BEST_OF_ALL, INVALID, NEUTRAL
+from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
+from acetune.report.figures.look import BEST_OF_ALL, INVALID, NEUTRAL, Json, scatter
+from acetune.report.figures.ranges import log_axis, within_reach
 from acetune.report.figures.words import number, plain
 
 _TITLE = "Check along the way, or at the end?"
@@ -109,7 +101,7 @@ def _extremes(ratio: Floats, steps: Floats, known: Mask) -> list[int]:
     return [int(at[i]) for i in some]
 
 
-def _threshold(p: float, steps: Floats) -> list[dict[str, Any]]:
+def _threshold(p: float, steps: Floats) -> list[Json]:
     low, high = max(2.0, float(steps.min()) / 1.5), max(4.0, float(steps.max()) * 1.5)
     x = np.geomspace(low, high, 60)
     return [
@@ -124,7 +116,7 @@ def _threshold(p: float, steps: Floats) -> list[dict[str, Any]]:
     ]
 
 
-def _log_axis(values: Floats) -> dict[str, Any]:
+def _log_axis(values: Floats) -> Json:
     """With some room, and never less than a factor of 4."""
     low, high = float(np.log10(values.min())), float(np.log10(values.max()))
     room = max(0.06 * (high - low), (0.6 - (high - low)) / 2, 0.05)

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from acetune.report.figures.digest import Digest, Floats, Whole, thinned
-from acetune.report.figures.drawing import (
-    Drawing,
-    SmallTable,
-    axis_title,
-    base_layout,
-    note,
-    nothing,
-    scatter,
-    within_reach,
-)
-from acetune.report.figures.look import BEST_OF_ALL, MIDDLE, STAR, VALID
+from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
+from acetune.report.figures.look import BEST_OF_ALL, MIDDLE, STAR, VALID, Json, note, scatter
+from acetune.report.figures.ranges import within_reach
 from acetune.report.figures.words import number, plain_near, safe, seconds, short, time_unit
 
 _MOST = 400  # steps of a staircase
@@ -40,7 +30,7 @@ def progress(digest: Digest) -> Drawing:
     unit, unit_name = time_unit(end)
     window = _window(digest, everything, feasible, all_rows, rows)
     span = window[1] - window[0]
-    data: list[dict[str, Any]] = []
+    data: list[Json] = []
     for label, which, values, colour, dash in (
         ("best of all", all_rows, everything, BEST_OF_ALL, "6px,3px"),
         ("best feasible", rows, feasible, VALID, "solid"),
@@ -49,7 +39,7 @@ def progress(digest: Digest) -> Drawing:
             continue
         some = thinned(np.arange(len(which)), _MOST, [len(which) - 1])
         which, values = which[some], values[some]
-        steps = reports.step[which] if label == "best of all" else digest.checked_step(which)
+        steps = reports.step[which] if label == "best of all" else reports.checked_step[which]
         data.append(
             scatter(
                 "lines",

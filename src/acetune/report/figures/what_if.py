@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from acetune.core.goals import Constraint
 from acetune.core.words import count
 from acetune.report.breakpoints import breakpoints, on_fresh_data
-from acetune.report.figures.digest import Digest, Floats, pareto_front
-from acetune.report.figures.drawing import (
-    Drawing,
-    SmallTable,
-    Window,
-    axis_title,
-    base_layout,
-    limit_line,
-    note,
-    nothing,
-    window,
-    within_reach,
-)
-from acetune.report.figures.look import AXIS, BEST_OF_ALL, VALID, faint
+from acetune.report.figures.digest import Digest, Floats, pareto_front, spread
+from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
+from acetune.report.figures.look import AXIS, BEST_OF_ALL, VALID, Json, faint, limit_line, note
+from acetune.report.figures.ranges import Window, window, within_reach
 from acetune.report.figures.words import number, plain_near, safe, short
 from acetune.study.limits import needed_limit, sign_of
 
@@ -50,7 +40,7 @@ class _Stairs(NamedTuple):
         return int(place) - 1 if place else None
 
 
-def _stairs(points: list[dict[str, Any]]) -> _Stairs:
+def _stairs(points: list[Json]) -> _Stairs:
     """Without the first, which holds where nothing qualifies."""
     points = [point for point in points if point["limit"] is not None]
     return _Stairs(
@@ -103,7 +93,7 @@ def what_if(digest: Digest) -> Drawing:
         return nothing("what_if", _TITLE, why)
     whole = _BLOCK * len(constraints) - _GAPS[1]
     layout = base_layout(whole + _FOOT, margin={"b": _FOOT, "t": _TOP}, shapes=[], annotations=[])
-    data: list[dict[str, Any]] = []
+    data: list[Json] = []
     words, table_rows = [], []
     for panel, (constraint, stairs) in enumerate(zip(constraints, found, strict=False)):
         ends = within_reach(np.array([entries[panel]["low"], entries[panel]["high"]]))
@@ -122,8 +112,8 @@ def _panel(
     panel: int,
     stairs: _Stairs,
     x: Window,
-    data: list[dict[str, Any]],
-    layout: dict[str, Any],
+    data: list[Json],
+    layout: Json,
     whole: int,
 ) -> None:
     constraint = digest.goals.constraints[panel]
@@ -137,13 +127,9 @@ def _panel(
         loose = max(loose, last) if constraint.lower is None else min(loose, last)
         if (digest.measured.stderrs[:, panel] > 0).any():
             data += _band(digest, panel, loose, x, y)
-        steps = len(stairs.limits)
-        if steps > _MOST:  # more than can be told apart
-            some = np.linspace(0, steps - 1, _MOST).round().astype(int).tolist()
-        else:
-            some = list(range(steps))
+        some = spread(len(stairs.limits), _MOST).tolist()
+        xs = plain_near([*stairs.limits[some], loose], x.span)
         some.append(some[-1])
-        xs = plain_near([*stairs.limits[some[:-1]], loose], x.span)
         data += [
             _line(panel, 0, "best under this limit", "best")
             | {
@@ -164,7 +150,7 @@ def _panel(
     _axes(digest, layout, panel, whole, x, y, held is not None)
 
 
-def _band(digest: Digest, panel: int, loose: float, x: Window, y: Window) -> list[dict[str, Any]]:
+def _band(digest: Digest, panel: int, loose: float, x: Window, y: Window) -> list[Json]:
     """Between the staircases of values a standard error worse and a standard error better."""
     sides = [_shifted(digest, panel, more) for more in (1.0, -1.0)]
     floor = y.low if digest.sign < 0 else y.high  # nothing yet, where the better side begins
@@ -186,7 +172,7 @@ def _band(digest: Digest, panel: int, loose: float, x: Window, y: Window) -> lis
     return lines
 
 
-def _line(panel: int, part: int, name: str, group: str) -> dict[str, Any]:
+def _line(panel: int, part: int, name: str, group: str) -> Json:
     """A staircase in the upper or the lower part of a panel; the first panel has the legend."""
     key = _key(panel, part)
     place = {"type": "scatter", "xaxis": f"x{key}", "yaxis": f"y{key}", "mode": "lines"}
@@ -199,13 +185,7 @@ def _key(panel: int, part: int) -> str:
 
 
 def _axes(
-    digest: Digest,
-    layout: dict[str, Any],
-    panel: int,
-    whole: int,
-    x: Window,
-    y: Window,
-    found: bool,
+    digest: Digest, layout: Json, panel: int, whole: int, x: Window, y: Window, found: bool
 ) -> None:
     constraint = digest.goals.constraints[panel]
     start = panel * _BLOCK  # pixels from the top
@@ -215,11 +195,8 @@ def _axes(
     spans = ((upper, start, _HEIGHTS[0]), (lower, middle, _HEIGHTS[1]))
     for key, top, height in spans:
         layout[f"xaxis{key}"] = {**AXIS, "anchor": f"y{key}", "range": x.range}
-        layout[f"yaxis{key}"] = {
-            **AXIS,
-            "anchor": f"x{key}",
-            "domain": [max(0.0, 1 - (top + height) / whole), 1 - top / whole],
-        }
+        domain = [max(0.0, 1 - (top + height) / whole), 1 - top / whole]
+        layout[f"yaxis{key}"] = {**AXIS, "anchor": f"x{key}", "domain": domain}
     layout[f"xaxis{upper}"] |= {"showticklabels": False, "matches": f"x{lower}"}
     title = f"limit of {safe(constraint.name, 24)} ({looser})"
     layout[f"xaxis{lower}"] |= {"title": axis_title(title)}
