@@ -32,28 +32,30 @@ def answer(content: Content) -> Element:
     """The answer in words, then its values, its configuration and what came near."""
     found = content["answer"]
     best = found["best"]
-    title = element("h2", "Answer", id="answer-title")
-    verdict = _verdict(found, running=content["study"]["running"])
-    children: list[Node | None] = [
-        element("div", title, verdict, class_="title-row"),
-        element("p", short(found["words"], 2000), class_="words"),
-    ]
+    details = next_steps = None
     if found["next"]:
-        next_steps = short(found["next"], 2000)
-        children.append(element("p", element("strong", "What next: "), next_steps))
+        next_steps = element("p", element("strong", "What next: "), short(found["next"], 2000))
     if best is not None:
         left = element("div", _values(content, best), _trust(found, best))
-        children.append(element("div", left, _configuration(found, best), class_="two-columns"))
+        details = element("div", left, _configuration(found, best), class_="two-columns")
     elif found["rejected"] is not None:  # neither its parameters nor its model are offered
         values = _values(content, found["rejected"], "The best that was rejected, and its limits")
-        children.append(element("div", values, element("dl", *_said(found), class_="facts")))
+        details = element("div", values, element("dl", *_said(found), class_="facts"))
     others = [c for c in found["candidates"] if best is None or _place(c) != _place(best)]
     titles = ("Other candidates", "Better, but over a limit")
     if best is None:
         titles = ("Candidates", "Nearest misses")
-    children.append(_checkpoints(titles[0], content, others, "status"))
-    children.append(_checkpoints(titles[1], content, found["nearest_misses"]))
-    return section("answer", *[child for child in children if child is not None])
+    title = element("h2", "Answer", id="answer-title")
+    verdict = _verdict(found, running=content["study"]["running"])
+    return section(
+        "answer",
+        element("div", title, verdict, class_="title-row"),
+        element("p", short(found["words"], 2000), class_="words"),
+        next_steps,
+        details,
+        _checkpoints(titles[0], content, others, "status"),
+        _checkpoints(titles[1], content, found["nearest_misses"]),
+    )
 
 
 def _place(found: Content) -> tuple[int, int, int]:

@@ -63,7 +63,7 @@ def clean(text: str) -> str:
 # -- tables and cells ------------------------------------------------------------------------------
 
 
-def section(name: str, *children: Node) -> Element:
+def section(name: str, *children: Node | None) -> Element:
     """A section of the page, with the heading ``name-title`` among its children."""
     return element("section", *children, id=name, aria_labelledby=f"{name}-title")
 

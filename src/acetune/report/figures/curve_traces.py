@@ -6,17 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from acetune.report.figures import look
 from acetune.report.figures.digest import STRATA_ORDER, Digest, Floats, Place, Whole
-from acetune.report.figures.look import (
-    NEUTRAL,
-    STAR,
-    STRATA,
-    STRATUM_COLOURS,
-    STRATUM_SYMBOLS,
-    Json,
-    note,
-    scatter,
-)
+from acetune.report.figures.look import NEUTRAL, STAR, STRATA, Json, note, scatter
 from acetune.report.figures.ranges import Window, within_reach
 from acetune.report.figures.words import plain_near, safe
 from acetune.study.columns import UNCHECKED, VALID
@@ -99,8 +91,8 @@ def lines_by_stratum(
             continue  # below, what was not checked has no values
         xs, ys, sizes, labels = map(list, zip(*points, strict=True))
         marker = {
-            "symbol": STRATUM_SYMBOLS[stratum],
-            "color": STRATUM_COLOURS[stratum],
+            "symbol": look.STRATUM_SYMBOLS[stratum],
+            "color": look.STRATUM_COLOURS[stratum],
             "size": sizes,
             "opacity": 1,
             "line": {"width": 0},  # sizes of their own would get a light edge
@@ -115,7 +107,7 @@ def lines_by_stratum(
                 x=xs,
                 y=ys,
                 text=labels,
-                line={"color": STRATUM_COLOURS[stratum], "width": 1.5},
+                line={"color": look.STRATUM_COLOURS[stratum], "width": 1.5},
                 marker=marker,
                 hovertemplate=f"%{{text}}: %{{y}}<extra>{STRATA[stratum]}</extra>",
             )
@@ -262,7 +254,7 @@ def late_checks(digest: Digest, rows: Whole, values: Floats, span: float, axis: 
             ],
             marker={
                 "symbol": ["diamond" if s == VALID else "diamond-x-open" for s in strata],
-                "color": [STRATUM_COLOURS[stratum] for stratum in strata],
+                "color": [look.STRATUM_COLOURS[stratum] for stratum in strata],
                 "size": 10,
             },
             hovertemplate="%{text}: %{y}<extra></extra>",

@@ -17,17 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acetune.core.words import count
+from acetune.report.figures import look
 from acetune.report.figures.digest import Digest, Floats, Whole
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
-from acetune.report.figures.look import (
-    ANSWER,
-    BEST_OF_ALL,
-    NEUTRAL,
-    Json,
-    bar_marker,
-    note,
-    scatter,
-)
+from acetune.report.figures.look import Json, bar_marker, note, scatter
 from acetune.report.figures.words import plain, safe, short
 
 _TITLE = "Which parameters mattered"
@@ -48,12 +41,12 @@ def importance(digest: Digest) -> Drawing:
     outcomes = {"objective": digest.per_trial(digest.loss[digest.current], digest.current)}
     if digest.constrained:
         violation = digest.view.reports.violation
-        rows = np.flatnonzero(~np.isnan(violation))
-        violation = violation[rows]
+        checked = np.flatnonzero(~np.isnan(violation))
+        violation = violation[checked]
         # a failed check is worse than any violation that was measured
         worst = float(np.max(violation, initial=0.0, where=np.isfinite(violation)))
         violation = np.where(np.isinf(violation), 2 * worst + 1, violation)
-        outcomes["feasibility"] = digest.per_trial(violation, rows)
+        outcomes["feasibility"] = digest.per_trial(violation, checked)
     parameters = columns(params)
     found = {name: effects(parameters, outcome) for name, outcome in outcomes.items()}
     if all(effect.share is None for its in found.values() for effect in its):
@@ -64,18 +57,18 @@ def importance(digest: Digest) -> Drawing:
     )
     shown = order[:_MOST]
     data: list[Json] = []
-    looks = {"objective": (BEST_OF_ALL, "", 0.0), "feasibility": (ANSWER, "/", -0.27)}
+    looks = {"objective": (look.BEST_OF_ALL, "", 0.0), "feasibility": (look.ANSWER, "/", -0.27)}
     for name, its in found.items():
         if any(its[i].share is not None for i in shown):  # else the legend has it for nothing
             data += _traces(name, [its[i] for i in shown], looks[name], legend=not data)
     layout = _layout(found, shown)
     caption = _caption(digest, len(order), outcomes)
-    table = SmallTable(["parameter", *found], [_cells(found, i) for i in order[:40]])
+    rows = [
+        [short(found["objective"][i].name), *[_percent(its[i]) for its in found.values()]]
+        for i in order[:40]
+    ]
+    table = SmallTable(["parameter", *found], rows)
     return Drawing("importance", _TITLE, caption, _alt(found), data, layout, table)
-
-
-def _cells(found: dict[str, list[Effect]], i: int) -> list[str]:
-    return [short(found["objective"][i].name), *[_percent(its[i]) for its in found.values()]]
 
 
 def _why_not(found: dict[str, list[Effect]]) -> str:
@@ -86,11 +79,11 @@ def _why_not(found: dict[str, list[Effect]]) -> str:
 
 
 def _traces(
-    name: str, its: list[Effect], look: tuple[str, str, float], *, legend: bool
+    name: str, its: list[Effect], looks: tuple[str, str, float], *, legend: bool
 ) -> list[Json]:
-    colour, pattern, shift = look
+    colour, pattern, shift = looks
     places = [shift - i for i in range(len(its))]
-    words = [f"{name}: {_percent(effect)}" for effect in its]
+    opacity = [1 if (effect.share or 0.0) > effect.chance else 0.4 for effect in its]
     bars = {
         "type": "bar",
         "orientation": "h",
@@ -98,12 +91,8 @@ def _traces(
         "x": plain([100 * (effect.share or 0.0) for effect in its], 3),
         "y": places,
         "width": _BAR,
-        "marker": bar_marker(
-            colour,
-            pattern,
-            opacity=[1 if (effect.share or 0.0) > effect.chance else 0.4 for effect in its],
-        ),
-        "text": words,
+        "marker": bar_marker(colour, pattern, opacity=opacity),
+        "text": [f"{name}: {_percent(effect)}" for effect in its],
         "textposition": "none",
         "hovertemplate": "%{text}<extra></extra>",
     }
@@ -115,16 +104,14 @@ def _traces(
         legendgroup="chance",
         x=plain([100 * its[i].chance for i in told], 3),
         y=[places[i] for i in told],
-        marker={"symbol": "line-ns", "size": 13, "line": {"width": 2, "color": NEUTRAL}},
+        marker={"symbol": "line-ns", "size": 13, "line": {"width": 2, "color": look.NEUTRAL}},
         hovertemplate="no effect would reach %{x} % in one of twenty cases<extra></extra>",
     )
     return [bars, chance]
 
 
 def _layout(found: dict[str, list[Effect]], shown: list[int]) -> Json:
-    longest = max(
-        max(effect.share or 0.0, effect.chance) for its in found.values() for effect in its
-    )
+    longest = max(max(e.share or 0.0, e.chance) for its in found.values() for e in its)
     layout = base_layout(_ROW * len(shown) + 100, margin={"b": 66, "t": 4}, barmode="overlay")
     layout["xaxis"] |= {
         "title": axis_title("Share of the variation"),
@@ -153,7 +140,7 @@ def _percent(effect: Effect) -> str:
     return f"{effect.share:.0%}{clear}"
 
 
-def _caption(digest: Digest, total: int, outcomes: Json) -> str:
+def _caption(digest: Digest, total: int, outcomes: dict[str, Floats]) -> str:
     text = (
         "How much of the variation among trials goes with each parameter alone: the share of the "
         "variance (of ranks) between groups of trials, less what chance gives. Grey marks: what a "

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from acetune.core.decision import STRATA as STRATA  # beside their looks
 from acetune.drawing.palette import FONT, GRID, LINE, TEXT
 
-Json: TypeAlias = dict[str, Any]  # a part of a figure, as Plotly takes it
+Json: TypeAlias = dict[str, Any]  # plain data, as Plotly takes it
 
 VALID, INVALID, UNCHECKED = "#009E73", "#D55E00", "#7F7F7F"
 BEST_OF_ALL = "#2B86C9"  # a blue between Okabe and Ito's two, which are too dark or too light

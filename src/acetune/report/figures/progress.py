@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from acetune.report.figures.digest import Digest, Floats, Whole, thinned
+from acetune.report.figures.digest import Digest, Floats, Whole, spread
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures.look import BEST_OF_ALL, MIDDLE, STAR, VALID, Json, note, scatter
 from acetune.report.figures.ranges import within_reach
@@ -37,7 +37,7 @@ def progress(digest: Digest) -> Drawing:
     ):
         if not len(which) or (label == "best of all" and not digest.constrained):
             continue
-        some = thinned(np.arange(len(which)), _MOST, [len(which) - 1])
+        some = spread(len(which), _MOST)
         which, values = which[some], values[some]
         steps = reports.step[which] if label == "best of all" else reports.checked_step[which]
         data.append(

@@ -118,8 +118,8 @@ def _panel(
 ) -> None:
     constraint = digest.goals.constraints[panel]
     held = stairs.standing_on(constraint)
-    must = [float(stairs.values[i]) for i in ([] if held is None else [held])]
-    y = window(stairs.values, [*stairs.values[-1:].tolist(), *must])
+    must = [] if held is None else [float(stairs.values[held])]
+    y = window(stairs.values, stairs.values[-1:].tolist() + must)
     if len(stairs.limits):
         loose = x.high if constraint.lower is None else x.low
         # a step that lies outside is drawn, and can be scrolled to
