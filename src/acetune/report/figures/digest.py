@@ -235,8 +235,8 @@ class Digest:
         """The checkpoint that was checked in a row."""
         reports = self.view.reports
         columns = (reports.trial, reports.attempt, reports.checked_step)
-        value = float(reports.checked_objective[row])
-        return Place(row, *[int(column[row]) for column in columns], value)
+        trial, attempt, step = (int(column[row]) for column in columns)
+        return Place(row, trial, attempt, step, float(reports.checked_objective[row]))
 
 
 def limit_text(constraint: Constraint) -> str:
