@@ -11,7 +11,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
@@ -22,7 +22,7 @@ from acetune.core.errors import AcetuneError
 from acetune.report.content import content as page_content
 from acetune.report.content import trial_detail
 from acetune.report.figures import Digest, chosen_trials
-from acetune.report.markup import clean, short, to_html
+from acetune.report.markup import Content, clean, short, to_html
 from acetune.report.sections import first_trials, picture, sections
 from acetune.report.still import still
 from acetune.study.view import StudyView
@@ -79,7 +79,7 @@ def report_content(view: StudyView) -> dict[str, Any]:
     return found
 
 
-def _spoken_of(content: Mapping[str, Any], drawn: Iterable[int]) -> list[int]:
+def _spoken_of(content: Content, drawn: Iterable[int]) -> list[int]:
     """Trials of which the page speaks, the answer first, and those that were stopped last."""
     answer = content["answer"]
     found = [answer["best"], *answer["candidates"], *answer["nearest_misses"]]
@@ -93,7 +93,7 @@ def _spoken_of(content: Mapping[str, Any], drawn: Iterable[int]) -> list[int]:
 # -- the page --------------------------------------------------------------------------------------
 
 
-def render(content: Mapping[str, Any], *, live: bool = False) -> str:
+def render(content: Content, *, live: bool = False) -> str:
     """The page as HTML.
 
     By default everything is in it. With ``live`` it takes its styles and scripts from ``static/``
@@ -124,7 +124,7 @@ def render(content: Mapping[str, Any], *, live: bool = False) -> str:
     )
 
 
-def _data(content: Mapping[str, Any]) -> str:
+def _data(content: Content) -> str:
     """The data of the page; what is written as HTML already is left out."""
     data = {key: value for key, value in content.items() if key != "parts"}
     data["trials"] = _packed(**content["trials"])

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acetune.report.figures import look
-from acetune.report.figures.digest import STRATA_ORDER, Digest, Floats, Place, Whole
+from acetune.report.figures.digest import STRATA_ORDER, Digest, Floats, Place, Whole, spread
 from acetune.report.figures.look import NEUTRAL, STAR, STRATA, Json, note, scatter
 from acetune.report.figures.ranges import Window, within_reach
 from acetune.report.figures.words import plain_near, safe
@@ -52,14 +52,10 @@ def _thinned(digest: Digest, rows: Whole, most: int) -> Whole:
     changes = np.union1d(changes, changes + 1)
     changes = changes[np.linspace(0, len(changes) - 1, min(len(changes), most // 4)).astype(int)]
     best = int(np.argmin(digest.loss[rows]))
-    even = np.concatenate(
-        [  # on a linear and on a logarithmic axis
-            np.linspace(0, len(rows) - 1, most // 2).round().astype(np.int64),
-            np.geomspace(1, len(rows), most // 4).round().astype(np.int64) - 1,
-        ]
-    )
-    chosen = np.unique(np.concatenate([even, changes, [0, best, len(rows) - 1]]))
-    return np.asarray(rows[chosen])
+    even = spread(len(rows), most // 2)  # on a linear axis, and on a logarithmic one
+    even_log = np.geomspace(1, len(rows), most // 4).round().astype(np.int64) - 1
+    chosen = np.concatenate([even, even_log, changes, [0, best, len(rows) - 1]])
+    return np.asarray(rows[np.unique(chosen)])
 
 
 def places_of_numbers(values: Floats) -> Whole:
@@ -67,8 +63,13 @@ def places_of_numbers(values: Floats) -> Whole:
     return np.flatnonzero(np.isfinite(values))
 
 
+def _on(axis: str, group: str) -> Json:
+    """On which axis a trace lies; the upper one has the legend."""
+    return {"legendgroup": group, "showlegend": axis == "y", "yaxis": axis}
+
+
 def lines_by_stratum(
-    digest: Digest, drawn: list[Curve], values: list[Floats], span: float, axis: str, legend: bool
+    digest: Digest, drawn: list[Curve], values: list[Floats], span: float, axis: str
 ) -> list[Json]:
     """A trace a stratum: its marks, and the segments that lead to them, parted by gaps."""
     reports = digest.view.reports
@@ -87,7 +88,7 @@ def lines_by_stratum(
                     points.append((steps[i - 1], y[i - 1], 0, texts[i - 1]))
                 points.append((steps[i], y[i], 5, texts[i]))
                 before = i
-        if not points or (not legend and all(y is None for _, y, size, _ in points if size)):
+        if not points or (axis != "y" and all(y is None for _, y, size, _ in points if size)):
             continue  # below, what was not checked has no values
         xs, ys, sizes, labels = map(list, zip(*points, strict=True))
         marker = {
@@ -101,9 +102,7 @@ def lines_by_stratum(
             scatter(
                 "lines+markers",
                 word,
-                legendgroup=word,
-                showlegend=legend,
-                yaxis=axis,
+                **_on(axis, word),
                 x=xs,
                 y=ys,
                 text=labels,
@@ -243,9 +242,7 @@ def late_checks(digest: Digest, rows: Whole, values: Floats, span: float, axis: 
         scatter(
             "markers",
             "checked at the end",
-            legendgroup="late",
-            showlegend=axis == "y",
-            yaxis=axis,
+            **_on(axis, "late"),
             x=steps,
             y=plain_near(values, span),
             text=[
@@ -267,9 +264,7 @@ def answer_star(answer: Place, value: float, span: float, axis: str) -> Json:
     return scatter(
         "markers",
         "the answer",
-        legendgroup="answer",
-        showlegend=axis == "y",
-        yaxis=axis,
+        **_on(axis, "answer"),
         x=[answer.step],
         y=plain_near([value], span),
         marker=STAR,

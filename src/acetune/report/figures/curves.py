@@ -40,7 +40,7 @@ def curves(digest: Digest, trials: list[int] | None = None) -> Drawing:
     last = max(curve.last_step for curve in drawn)
     first = min(int(digest.view.reports.step[curve.rows[0]]) for curve in drawn)
     log = last > 60 and last >= 20 * min(curve.last_step for curve in drawn)
-    data = traces.lines_by_stratum(digest, drawn, objective, y.span, "y", True)
+    data = traces.lines_by_stratum(digest, drawn, objective, y.span, "y")
     data += traces.stop_marks(digest, drawn, objective, y.span)
     checked = digest.sign * digest.checked_loss(late)
     data += traces.late_checks(digest, late, checked, y.span, "y")
@@ -161,7 +161,7 @@ def _lower_part(
         note(text=text, font={"size": 11}, xref="x domain", x=1, xanchor="right")
         | {"yref": "y2", "y": limit, "yanchor": "bottom"}
     )
-    data = traces.lines_by_stratum(digest, drawn, values, view.span, "y2", False)
+    data = traces.lines_by_stratum(digest, drawn, values, view.span, "y2")
     data += traces.late_checks(digest, late, later, view.span, "y2")
     if star is not None and math.isfinite(at_star[0]):
         data.append(traces.answer_star(star, at_star[0], view.span, "y2"))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acetune.core.goals import Constraint, Goals
-from acetune.study.answer import best_rejected, candidates_of, choose_answer
+from acetune.study.answer import candidates_of, choose_answer
 from acetune.study.checkpoints import best_rows, better_misses, losses, valid_row
 from acetune.study.columns import INVALID, STEP, UNCHECKED, VALID
 
@@ -190,7 +190,7 @@ class Digest:
     @cached_property
     def candidates(self) -> list[Place]:
         """The best valid checkpoint of each trial, best first."""
-        return [self.place(row) for row in self._best(VALID)]
+        return [self.place(row) for row in best_rows(self.view, VALID)[:_MOST_FOUND].tolist()]
 
     @cached_property
     def nearest_misses(self) -> list[Place]:
@@ -200,12 +200,9 @@ class Digest:
         """
         if self.answer is not None:
             rows = better_misses(self.view, self.answer.value, _MOST_FOUND)
-            return [self.place(row) for row in rows]
-        return [self.place(row) for row in self._best(INVALID)]
-
-    def _best(self, stratum: int) -> list[int]:
-        rows: list[int] = best_rows(self.view, stratum)[:_MOST_FOUND].tolist()
-        return rows
+        else:
+            rows = best_rows(self.view, INVALID)[:_MOST_FOUND].tolist()
+        return [self.place(row) for row in rows]
 
     @cached_property
     def answer(self) -> Place | None:
@@ -213,17 +210,15 @@ class Digest:
         return self._placed(choose_answer(candidates_of(self.view)))
 
     @cached_property
-    def rejected(self) -> Place | None:
-        """The best that fresh data rejected, where there is no answer for that reason."""
-        if self.answer is not None:
-            return None
-        return self._placed(best_rejected(candidates_of(self.view)))
-
-    @cached_property
     def failed_on_fresh(self) -> list[Place]:
         """All that fresh data rejected, whether or not there is an answer."""
         failed = [found for found in candidates_of(self.view) if found.status == "failed"]
         return [place for found in failed if (place := self._placed(found)) is not None]
+
+    @property
+    def rejected(self) -> Place | None:
+        """The best that fresh data rejected, where there is no answer for that reason."""
+        return self.failed_on_fresh[0] if self.failed_on_fresh and self.answer is None else None
 
     def _placed(self, found: FoundCheckpoint | None) -> Place | None:
         if found is None:
