@@ -7,6 +7,7 @@ than all the rest; they are made on demand, for notebooks and images (:attr:`Dra
 from __future__ import annotations
 
 import copy
+import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -66,26 +67,15 @@ class Drawing:
 
 def nothing(id: str, title: str, why: str) -> Drawing:
     """A figure that says in words why there is nothing to see."""
+    lines = textwrap.wrap(why, 44, break_long_words=False, break_on_hyphens=False)  # for a phone
     layout: Json = {
         "height": 120,
         "margin": {"l": 10, "r": 10, "t": 10, "b": 10},
         "xaxis": {"visible": False},
         "yaxis": {"visible": False},
-        "annotations": [note(text=_wrapped(why), **MIDDLE)],
+        "annotations": [note(text="<br>".join(safe(line, 200) for line in lines), **MIDDLE)],
     }
     return Drawing(id, title, why, why, [], layout)
-
-
-def _wrapped(text: str, width: int = 44) -> str:
-    """Text in lines that fit a phone."""
-    lines, line = [], ""
-    for word in text.split():
-        if line and len(line) + 1 + len(word) > width:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    return "<br>".join(safe(part, 200) for part in [*lines, line])
 
 
 def axis_title(text: str) -> Json:

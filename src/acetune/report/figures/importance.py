@@ -222,27 +222,24 @@ def effects(parameters: Sequence[Column], outcome: Floats) -> list[Effect]:
     ``outcome`` has a number a trial; trials without a finite one are left out. A parameter that
     only some trials have is looked at among those.
     """
-    found = []
-    for column in parameters:
-        its = outcome[column.trials]
-        known = np.isfinite(its)
-        found.append(_effect(column._replace(values=column.values[known]), its[known]))
-    return found
+    return [_effect(column, outcome[column.trials]) for column in parameters]
 
 
 def _effect(column: Column, outcome: Floats) -> Effect:
-    name, n = column.name, len(outcome)
+    known = np.isfinite(outcome)
+    name, values, outcome = column.name, column.values[known], outcome[known]
+    n = len(outcome)
     if n < _LEAST:
         return Effect(name, None, 0.0, n, f"too few trials ({n})")
     ranks = _ranks(outcome)
     total = float(np.sum((ranks - ranks.mean()) ** 2))
     if total == 0:
         return Effect(name, None, 0.0, n, "all trials came out alike")
-    groups = _groups(column.values, column.ordered)
+    groups = _groups(values, column.ordered)
     sizes = np.bincount(groups)
     k = len(sizes)
     if k < 2:
-        _, often = np.unique(column.values, return_counts=True)
+        _, often = np.unique(values, return_counts=True)
         alike = often.max() > n - _LEAST_GROUP
         why = "the same in nearly all trials" if alike else "no value comes up often enough"
         return Effect(name, None, 0.0, n, why)
