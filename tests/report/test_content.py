@@ -19,8 +19,7 @@ from acetune.cli.show import to_json
 from acetune.core.goals import Goals, Objective
 from acetune.core.reason import stated
 from acetune.report.content import content, trial_detail
-from acetune.report.figures import Digest
-from acetune.report.figures.choosing import chosen_trials
+from acetune.report.figures import Digest, chosen_trials
 from acetune.study.found import Ledger
 from acetune.study.result import result_of
 from acetune.study.store import reading

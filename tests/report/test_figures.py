@@ -23,20 +23,20 @@ from acetune.core.errors import GoalError, StudyError
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
 from acetune.core.reason import LAST_STEP
 from acetune.report import figures
+from acetune.report.breakpoints import breakpoints
 from acetune.report.figures import (
     FIGURES,
     Digest,
     Drawing,
+    chosen_trials,
     curves,
     drawings,
     look,
     page_figures,
     trial_figure,
 )
-from acetune.report.figures.choosing import chosen_trials
-from acetune.report.figures.effects import chance_level, columns, effects
-from acetune.report.figures.time import time_ledger
-from acetune.report.what_if import what_if as breakpoints
+from acetune.report.figures.importance import chance_level, columns, effects
+from acetune.report.figures.time import saved_by_stopping
 from acetune.study.view import StudyView
 from properties import examples
 from report.written import Attempt, Written, studies, write
@@ -110,8 +110,7 @@ def require_sensible(view: StudyView) -> None:
         json.dumps(drawing.as_json(), allow_nan=False)
         assert drawing.title and drawing.alt.endswith(".") and drawing.caption.endswith(".")
         assert drawing.figure.layout.title.text == f"<b>{drawing.title}</b>"  # Plotly takes it
-        assert drawing.empty == (not drawing.data)
-        if drawing.empty:
+        if not drawing.data:
             (words,) = drawing.layout["annotations"]
             assert html.unescape(words["text"].replace("<br>", " ")) == drawing.alt
         if drawing.table is not None:
@@ -142,7 +141,7 @@ def test_synthetic_studies(tmp_path: Path, constraints: int, mode: Any, feasible
                       mode=mode, feasible=feasible)  # fmt: skip
     view = StudyView(path)
     require_sensible(view)
-    empty = {drawing.id for drawing in drawings(view) if drawing.empty}
+    empty = {drawing.id for drawing in drawings(view) if not drawing.data}
     if constraints == 0:
         assert empty == {"tradeoff", "what_if", "intervals"}
     elif feasible or constraints == 1:
@@ -154,7 +153,7 @@ def test_synthetic_studies(tmp_path: Path, constraints: int, mode: Any, feasible
 def test_an_empty_study_says_so() -> None:
     view = view_of(Written(G, []))
     for drawing in drawings(view):
-        assert drawing.empty and drawing.alt.startswith("No ")
+        assert not drawing.data and drawing.alt.startswith("No ")
 
 
 def test_objectives_that_are_no_numbers() -> None:
@@ -241,7 +240,7 @@ def test_colours_read_on_white_and_on_near_black() -> None:
 
 @given(study=studies())
 @examples(40)
-def test_the_answer_and_the_time_are_those_of_the_study(study: Written) -> None:
+def test_the_answer_is_that_of_the_study(study: Written) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "study.db"
         write(study, path).close()
@@ -251,9 +250,6 @@ def test_the_answer_and_the_time_are_those_of_the_study(study: Written) -> None:
     best = result.best
     wanted = None if best is None else (best.trial, best.attempt, best.step, best.value)
     assert found == wanted
-    ledger = time_ledger(digest)
-    for name in ("training_s", "checks_s", "startup_s", "invalid_s"):
-        assert getattr(ledger, name) == pytest.approx(getattr(result.ledger, name)), name
 
 
 def test_progress_goes_down_the_stairs() -> None:
@@ -445,8 +441,7 @@ def test_saved_by_stopping_is_estimated_from_the_steps_left() -> None:
         attempt((9, 1), (8, 1)),
         Attempt([], None, "stopped", 0),
     )
-    ledger = time_ledger(digest)
-    assert (ledger.saved_s, ledger.estimated, ledger.unknown) == (7 * 2.0, 1, 1)
+    assert saved_by_stopping(digest) == (7 * 2.0, 1, 1)
     drawing = FIGURES["time"](digest)
     assert "estimate" in drawing.title and "an estimate, not a measurement" in drawing.caption
     assert "1 stopped trial of unknown T or cost is left out" in drawing.caption
@@ -456,8 +451,8 @@ def test_saved_by_stopping_is_estimated_from_the_steps_left() -> None:
 def test_a_resumed_trial_has_the_mean_cost_of_the_steps_it_took() -> None:
     lost = attempt((9, 1), (8, 1), (7, 1), (6, 1))
     again = replace(attempt((5, 1), (4, 1), state="stopped"), resumed_from=4)
-    ledger = time_ledger(Digest(view_of(Written(G, [[lost, again]]))))
-    assert ledger.saved_s == 4 * 2.0  # steps 7 to 10
+    saved = saved_by_stopping(Digest(view_of(Written(G, [[lost, again]]))))
+    assert saved.seconds == 4 * 2.0  # steps 7 to 10
 
 
 def test_the_threshold_is_the_theorems(large: StudyView) -> None:
@@ -559,7 +554,7 @@ def test_chance_is_what_shuffled_outcomes_give() -> None:
 
 def test_too_few_trials_are_said_to_be_too_few() -> None:
     drawing = FIGURES["importance"](digest_of(*[attempt((float(i), 1.0)) for i in range(7)]))
-    assert drawing.empty
+    assert not drawing.data
     assert drawing.alt == "Too few trials to tell: 7 with a result, and at least 20 are needed."
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import acetune
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
-from acetune.report.what_if import NOTE, what_if
+from acetune.report.breakpoints import NOTE, breakpoints
 from acetune.study.found import judge_fresh
 from acetune.study.view import StudyView
 from properties import examples
@@ -44,7 +44,7 @@ def limits_to_try(item: dict[str, Any]) -> list[float]:
 def require_same_as_result(view: StudyView) -> None:
     """The breakpoints give what the result gives, whatever the limit."""
     result = acetune.load(view.path)
-    items = what_if(view)
+    items = breakpoints(view)
     assert [item["constraint"] for item in items] == [c.name for c in view.goals.constraints]
     for item in items:
         name = item["constraint"]
@@ -90,7 +90,7 @@ def test_a_study_that_grows_gives_the_same(study: Written) -> None:
         for number, trial, attempt in sorted(attempts, key=lambda each: each[:2]):
             write_attempt(store, study.goals, trial, number, attempt)
             view.refresh()
-            what_if(view)
+            breakpoints(view)
         require_same_as_result(view)
         store.close()
 
@@ -111,7 +111,7 @@ def test_what_was_judged_on_fresh_data_must_keep_the_limit_there(
         path = Path(folder) / "study.db"
         store = write(study, path)
         with StudyView(path) as view:
-            what_if(view)
+            breakpoints(view)
             found = store.rows("SELECT * FROM reports WHERE stratum != 'unchecked'")
             for place, value, which in fresh if found else ():
                 row = found[place % len(found)]
@@ -140,7 +140,7 @@ def test_what_fresh_data_rejected_counts_from_its_values_on(study: Path) -> None
         store.add_confirmation(1, 1, 2, "failed", {"gap": (0.3, 0.0)}, None, 1e9)
     store.close()
 
-    (gap,) = what_if(StudyView(study))
+    (gap,) = breakpoints(StudyView(study))
     points = [(p["limit"], p["value"]) for p in gap["breakpoints"]]
     assert points == [(None, None), (0.1, 0.5), (0.3, 0.9)]
     result = acetune.load(study)
@@ -174,7 +174,7 @@ def test_breakpoints_by_hand(study: Path) -> None:
     ]
     write(Written(goals, [[Attempt(reports, None, "finished", 0)]]), study).close()
 
-    gap, recall = what_if(StudyView(study))
+    gap, recall = breakpoints(StudyView(study))
     assert [(p["limit"], p["value"], p["unchecked_better"]) for p in gap["breakpoints"]] == [
         (None, None, 1),
         (0.125, 0.5, 1),
@@ -195,14 +195,14 @@ def test_the_slider_ends_where_numbers_do(study: Path) -> None:
     reports: list[tuple[float, Any]] = [(2.0, {"g": Estimate(-1.7e308)})]
     reports += [(1.0, {"g": Estimate(1.7e308)})]
     write(Written(goals, [[Attempt(reports, None, "finished", 0)]]), study).close()
-    (item,) = what_if(StudyView(study))
+    (item,) = breakpoints(StudyView(study))
     assert math.isfinite(item["low"]) and math.isfinite(item["high"])
 
 
 def test_without_constraints_there_is_nothing_to_slide(study: Path) -> None:
     goals = Goals(Objective("loss"))
     write(Written(goals, [[Attempt([(1.0, None)], None, "finished", 0)]]), study).close()
-    assert what_if(StudyView(study)) == []
+    assert breakpoints(StudyView(study)) == []
 
 
 def test_what_was_measured_under_one_limit_only(study: Path) -> None:
@@ -220,7 +220,7 @@ def test_what_was_measured_under_one_limit_only(study: Path) -> None:
     ]
     reports = [(auc, {name: Estimate(v) for name, v in found.items()}) for auc, found in values]
     write(Written(goals, [[Attempt(reports, None, "finished", 0)]]), study).close()
-    gap, recall = what_if(StudyView(study))
+    gap, recall = breakpoints(StudyView(study))
     keys = ("limit", "value", "unchecked_better", "unchecked_looser")
     assert [tuple(p[key] for key in keys) for p in gap["breakpoints"]] == [
         (None, None, 0, 0),

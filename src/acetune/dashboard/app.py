@@ -18,8 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from acetune.dashboard.access import Guard
-from acetune.dashboard.reader import to_json
-from acetune.dashboard.watcher import Watcher
+from acetune.dashboard.reader import Watcher, to_json
 from acetune.report.html import live_beginning, plotly_js, script, stylesheet
 from acetune.report.markup import clean
 

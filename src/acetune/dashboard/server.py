@@ -12,7 +12,7 @@ import uvicorn
 from acetune.core.errors import AcetuneError, GoalError
 from acetune.dashboard.access import choose_token, is_loopback
 from acetune.dashboard.app import make_app
-from acetune.dashboard.watcher import Watcher
+from acetune.dashboard.reader import Watcher
 from acetune.study.ahead import ReadAhead
 
 

@@ -6,58 +6,56 @@ from collections.abc import Sequence
 
 from acetune.core import words
 from acetune.report.answer_words import sentence
-from acetune.report.cells import (
+from acetune.report.markup import (
     LONGEST,
     Content,
+    Element,
+    Node,
     configuration,
+    element,
     estimate,
     head_cell,
     limit_words,
     limited,
     number_cell,
     parameter,
+    row_head,
     section,
     short,
     table,
+    titled_table,
     trial_button,
 )
-from acetune.report.markup import Element, Node, element
 
 
 def answer(content: Content) -> Element:
     """The answer in words, then its values, its configuration and what came near."""
     found = content["answer"]
     best = found["best"]
-    children: list[Node | None] = [
-        element(
-            "div",
-            element("h2", "Answer", id="answer-title"),
-            _verdict(found, running=content["study"]["running"]),
-            class_="title-row",
-        ),
-        element("p", short(found["words"], 2000), class_="words"),
-        element("p", element("strong", "What next: "), short(found["next"], 2000))
-        if found["next"]
-        else None,
-    ]
+    details = next_steps = None
+    if found["next"]:
+        next_steps = element("p", element("strong", "What next: "), short(found["next"], 2000))
     if best is not None:
         left = element("div", _values(content, best), _trust(found, best))
-        children.append(element("div", left, _configuration(found, best), class_="two-columns"))
+        details = element("div", left, _configuration(found, best), class_="two-columns")
     elif found["rejected"] is not None:  # neither its parameters nor its model are offered
         values = _values(content, found["rejected"], "The best that was rejected, and its limits")
-        children.append(element("div", values, element("dl", *_said(found), class_="facts")))
+        details = element("div", values, element("dl", *_said(found), class_="facts"))
     others = [c for c in found["candidates"] if best is None or _place(c) != _place(best)]
-    children += [
-        _checkpoints(
-            "Candidates" if best is None else "Other candidates", content, others, "status"
-        ),
-        _checkpoints(
-            "Nearest misses" if best is None else "Better, but over a limit",
-            content,
-            found["nearest_misses"],
-        ),
-    ]
-    return section("answer", *[child for child in children if child is not None])
+    titles = ("Other candidates", "Better, but over a limit")
+    if best is None:
+        titles = ("Candidates", "Nearest misses")
+    title = element("h2", "Answer", id="answer-title")
+    verdict = _verdict(found, running=content["study"]["running"])
+    return section(
+        "answer",
+        element("div", title, verdict, class_="title-row"),
+        element("p", short(found["words"], 2000), class_="words"),
+        next_steps,
+        details,
+        _checkpoints(titles[0], content, others, "status"),
+        _checkpoints(titles[1], content, found["nearest_misses"]),
+    )
 
 
 def _place(found: Content) -> tuple[int, int, int]:
@@ -65,16 +63,16 @@ def _place(found: Content) -> tuple[int, int, int]:
 
 
 def _verdict(found: Content, *, running: bool) -> Element:
-    best = found["best"]
+    best, kind, text = found["best"], "quiet", "feasible, unconfirmed"
     if found["outcome"] == "rejected":
-        return element("span", "rejected: broke a limit on fresh data", class_="badge badge-bad")
-    if best is None and running:
-        return element("span", "none feasible yet", class_="badge badge-quiet")
-    if best is None:
-        return element("span", "none feasible", class_="badge badge-bad")
-    if best["status"] == "confirmed":
-        return element("span", "confirmed on fresh data", class_="badge badge-good")
-    return element("span", "feasible, unconfirmed", class_="badge badge-quiet")
+        kind, text = "bad", "rejected: broke a limit on fresh data"
+    elif best is None and running:
+        text = "none feasible yet"
+    elif best is None:
+        kind, text = "bad", "none feasible"
+    elif best["status"] == "confirmed":
+        kind, text = "good", "confirmed on fresh data"
+    return element("span", text, class_=f"badge badge-{kind}")
 
 
 def _values(content: Content, best: Content, title: str = "Values against limits") -> Element:
@@ -106,23 +104,17 @@ def _values(content: Content, best: Content, title: str = "Values against limits
     columns = ["wanted", "in the search", "on fresh data"]
     if fresh is None:
         columns = ["wanted", "value"]
-    return element(
-        "div",
-        element("h3", title),
-        table(columns, rows, title),
-    )
+    return titled_table(title, columns, rows)
 
 
 def _wanted(name: str, what: str) -> Element:
     """A metric and what is wanted of it."""
-    what_in_words = element("span", what, class_="nowrap quiet-text")
-    return element("th", f"{short(name)} ", what_in_words, scope="row")
+    return row_head(f"{short(name)} ", element("span", what, class_="nowrap quiet-text"))
 
 
 def _holds(measured: Content) -> Element:
-    if measured["ok"]:
-        return element("span", "holds", class_="good")
-    return element("span", "broken", class_="bad")
+    text, kind = ("holds", "good") if measured["ok"] else ("broken", "bad")
+    return element("span", text, class_=kind)
 
 
 def _on_fresh(measured: Content | None, name: str) -> Element:
@@ -149,27 +141,22 @@ def _with_margin(measured: Content, margin_se: float) -> Element | None:
 
 def _configuration(found: Content, best: Content) -> Element:
     rows = [
-        [
-            element("th", short(name), scope="row"),
-            element("td", parameter(value), class_="number", data_param=short(name)),
-        ]
+        [row_head(short(name)), number_cell(parameter(value), data_param=short(name))]
         for name, value in best["params"].items()
     ]
     copy = element(
         "button", "Copy as JSON", type="button", class_="quiet script", data_action="copy"
     )
+    shown = element("p", "It has no parameters.")
+    if rows:
+        shown = table(["parameter", "value"], rows, "Parameters of the answer")
+    how = trial_button(best["trial"], f"How trial {best['trial']} went")
     return element(
         "div",
         element("div", element("h3", "Configuration"), copy, class_="title-row"),
-        table(["parameter", "value"], rows, "Parameters of the answer")
-        if rows
-        else element("p", "It has no parameters."),
+        shown,
         element("p", *_when_to_stop(found, best), class_="stop-at"),
-        element(
-            "p",
-            trial_button(best["trial"], f"How trial {best['trial']} went"),
-            class_="quiet-text",
-        ),
+        element("p", how, class_="quiet-text"),
     )
 
 
@@ -181,12 +168,11 @@ def _when_to_stop(found: Content, best: Content) -> list[Node]:
     of = "" if total is None else f" of {total}"
     said: list[Node] = [element("strong", f"Stop at step {step}{of}"), "."]
     checked, valid = found["later"]["checked"], found["later"]["valid"]
-    if checked and not valid:
+    if checked == 1 and not valid:
+        said.append(" The later checkpoint of this trial that was checked breaks a limit.")
+    elif checked and not valid:
         said.append(
-            " The later checkpoint of this trial that was checked breaks a limit."
-            if checked == 1
-            else f" All {checked:,} later checkpoints of this trial that were checked break a "
-            "limit."
+            f" All {checked:,} later checkpoints of this trial that were checked break a limit."
         )
     elif checked:
         said.append(
@@ -228,31 +214,22 @@ def _checkpoints(
     margins = _margins(content)
     heads = [limited(limit["name"], limit) for limit in limits]
     objective = short(content["study"]["objective"]["name"])
-    columns: list[Node] = [
-        "trial",
-        "step",
-        objective,
-        *heads,
-        head_cell("configuration", "rare"),
-        *more,
-    ]
+    params = head_cell("configuration", "rare")
+    columns: list[Node] = ["trial", "step", objective, *heads, params, *more]
     rows = []
     for one in found:
         measured = {c["name"]: c for c in one["constraints"]}
         rows.append(
             [
-                element("th", trial_button(one["trial"]), scope="row"),
-                element("td", str(one["step"]), class_="number"),
+                row_head(trial_button(one["trial"])),
+                number_cell(str(one["step"])),
                 number_cell(one["value"]),
-                *[
-                    _measured(measured[c["name"]], margins[c["name"]], one["violation"])
-                    for c in limits
-                ],
+                *[_measured(measured[n], m, one["violation"]) for n, m in margins.items()],
                 element("td", configuration(one["params"]), class_="wide rare"),
                 *[element("td", str(one[name])) for name in more],
             ]
         )
-    return element("div", element("h3", title), table(columns, rows, title))
+    return titled_table(title, columns, rows)
 
 
 def _measured(measured: Content, margin_se: float, violation: float | None) -> Element:

@@ -11,22 +11,21 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acetune.core.errors import AcetuneError
-from acetune.report.cells import short
-from acetune.report.markup import clean, to_html
-from acetune.report.sections import picture, sections
+from acetune.report.content import content as page_content
+from acetune.report.content import trial_detail
+from acetune.report.figures import Digest, chosen_trials
+from acetune.report.markup import Content, clean, short, to_html
+from acetune.report.sections import first_trials, picture, sections
 from acetune.report.still import still
-from acetune.report.trials_section import first_trials
-
-if TYPE_CHECKING:
-    from acetune.study.view import StudyView
+from acetune.study.view import StudyView
 
 SCRIPTS = ("dom.js", "figures.js", "slider.js", "trials.js", "live.js", "page.js")
 _SCRIPT_LINK = '<script src="static/page.js"></script>'
@@ -46,8 +45,6 @@ def write_report(study: StudyView | Path | str, out: Path | str) -> Path:
     ``study`` is a study file, or a view of one that is open already. A study that runs may be
     reported on too: the file shows how it stands.
     """
-    from acetune.study.view import StudyView
-
     view = study if isinstance(study, StudyView) else StudyView(Path(study))
     try:
         text = render(report_content(view))
@@ -66,22 +63,10 @@ def write_report(study: StudyView | Path | str, out: Path | str) -> Path:
     return path
 
 
-def page_content(view: StudyView) -> dict[str, Any]:
-    """The content of the page with its parts as elements: what a live page reads again."""
-    from acetune.report.content import content
-
-    found = content(view)
-    found["parts"] = sections(found)
-    return found
-
-
 def report_content(view: StudyView) -> dict[str, Any]:
     """The content of a page that has no server to ask: with the details of some trials."""
-    from acetune.report.content import trial_detail
-    from acetune.report.figures import Digest
-    from acetune.report.figures.choosing import chosen_trials
-
     found = page_content(view)
+    found["parts"] = sections(found)
     details: dict[int, Any] = {}
     room = _DATA_BYTES - len(_data(found))
     for trial in _spoken_of(found, chosen_trials(Digest(view))):
@@ -94,7 +79,7 @@ def report_content(view: StudyView) -> dict[str, Any]:
     return found
 
 
-def _spoken_of(content: Mapping[str, Any], drawn: Iterable[int]) -> list[int]:
+def _spoken_of(content: Content, drawn: Iterable[int]) -> list[int]:
     """Trials of which the page speaks, the answer first, and those that were stopped last."""
     answer = content["answer"]
     found = [answer["best"], *answer["candidates"], *answer["nearest_misses"]]
@@ -108,7 +93,7 @@ def _spoken_of(content: Mapping[str, Any], drawn: Iterable[int]) -> list[int]:
 # -- the page --------------------------------------------------------------------------------------
 
 
-def render(content: Mapping[str, Any], *, live: bool = False) -> str:
+def render(content: Content, *, live: bool = False) -> str:
     """The page as HTML.
 
     By default everything is in it. With ``live`` it takes its styles and scripts from ``static/``
@@ -139,7 +124,7 @@ def render(content: Mapping[str, Any], *, live: bool = False) -> str:
     )
 
 
-def _data(content: Mapping[str, Any]) -> str:
+def _data(content: Content) -> str:
     """The data of the page; what is written as HTML already is left out."""
     data = {key: value for key, value in content.items() if key != "parts"}
     data["trials"] = _packed(**content["trials"])

@@ -12,8 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from acetune.report.cells import Content, short
-from acetune.report.markup import Element, element
+from acetune.report.markup import Content, Element, element, short
 
 _ABOVE, _BELOW = 10, 80  # pixels around the axes, as in page.css
 _SIDE = 1000  # what an axis is long, in the units of lines

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from acetune.core.errors import GoalError
-from acetune.report.figures.curves import curves
+from acetune.report.figures.curves import chosen_trials, curves
 from acetune.report.figures.digest import Digest
-from acetune.report.figures.drawing import Drawing, SmallTable
+from acetune.report.figures.drawing import Drawing
 from acetune.report.figures.importance import importance
 from acetune.report.figures.intervals import intervals
 from acetune.report.figures.progress import progress
@@ -67,7 +67,7 @@ __all__ = [
     "FIGURES",
     "Digest",
     "Drawing",
-    "SmallTable",
+    "chosen_trials",
     "curves",
     "drawings",
     "page_figures",

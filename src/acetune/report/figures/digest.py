@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acetune.core.goals import Constraint, Goals
-from acetune.study.answer import best_rejected, candidates_of, choose_answer
+from acetune.study.answer import candidates_of, choose_answer
 from acetune.study.checkpoints import best_rows, better_misses, losses, valid_row
 from acetune.study.columns import INVALID, STEP, UNCHECKED, VALID
 
@@ -24,8 +24,6 @@ Whole = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 STRATA_ORDER = ((INVALID, "invalid"), (UNCHECKED, "unchecked"), (VALID, "valid"))
-
-
 _MOST_FOUND = 100
 _UNSAID_S = 60.0  # seconds that a session may have run since it last said how long
 
@@ -96,12 +94,6 @@ class Digest:
     def checked_loss(self, rows: Whole) -> Floats:
         """The losses of the checkpoints that were checked."""
         return losses(self.goals.objective, self.view.reports.checked_objective[rows])
-
-    def checked_step(self, rows: Whole) -> Whole:
-        """The steps of the checkpoints that were checked."""
-        reports = self.view.reports
-        steps = reports.checked_step[rows]
-        return np.asarray(np.where(steps > 0, steps, reports.step[rows]))
 
     # -- time ------------------------------------------------------------------------------------
 
@@ -187,12 +179,18 @@ class Digest:
         """How long an array that is indexed by trial must be."""
         return 1 + max(int(self.numbers.max(initial=0)), int(self.trial.max(initial=0)))
 
+    def is_of(self, trials: Iterable[int]) -> Mask:
+        """Which reports are of some trials."""
+        wanted = np.zeros(self.size, bool)
+        wanted[list(trials)] = True
+        return np.asarray(wanted[self.trial])
+
     # -- the answer ------------------------------------------------------------------------------
 
     @cached_property
     def candidates(self) -> list[Place]:
         """The best valid checkpoint of each trial, best first."""
-        return [self.place(row) for row in self._best(VALID)]
+        return [self.place(row) for row in best_rows(self.view, VALID)[:_MOST_FOUND].tolist()]
 
     @cached_property
     def nearest_misses(self) -> list[Place]:
@@ -202,12 +200,9 @@ class Digest:
         """
         if self.answer is not None:
             rows = better_misses(self.view, self.answer.value, _MOST_FOUND)
-            return [self.place(row) for row in rows]
-        return [self.place(row) for row in self._best(INVALID)]
-
-    def _best(self, stratum: int) -> list[int]:
-        rows: list[int] = best_rows(self.view, stratum)[:_MOST_FOUND].tolist()
-        return rows
+        else:
+            rows = best_rows(self.view, INVALID)[:_MOST_FOUND].tolist()
+        return [self.place(row) for row in rows]
 
     @cached_property
     def answer(self) -> Place | None:
@@ -215,17 +210,15 @@ class Digest:
         return self._placed(choose_answer(candidates_of(self.view)))
 
     @cached_property
-    def rejected(self) -> Place | None:
-        """The best that fresh data rejected, where there is no answer for that reason."""
-        if self.answer is not None:
-            return None
-        return self._placed(best_rejected(candidates_of(self.view)))
-
-    @cached_property
     def failed_on_fresh(self) -> list[Place]:
         """All that fresh data rejected, whether or not there is an answer."""
         failed = [found for found in candidates_of(self.view) if found.status == "failed"]
         return [place for found in failed if (place := self._placed(found)) is not None]
+
+    @property
+    def rejected(self) -> Place | None:
+        """The best that fresh data rejected, where there is no answer for that reason."""
+        return self.failed_on_fresh[0] if self.failed_on_fresh and self.answer is None else None
 
     def _placed(self, found: FoundCheckpoint | None) -> Place | None:
         if found is None:
@@ -236,13 +229,9 @@ class Digest:
     def place(self, row: int) -> Place:
         """The checkpoint that was checked in a row."""
         reports = self.view.reports
-        return Place(
-            row,
-            int(reports.trial[row]),
-            int(reports.attempt[row]),
-            int(self.checked_step(np.array([row]))[0]),
-            float(self.sign * self.checked_loss(np.array([row]))[0]),
-        )
+        columns = (reports.trial, reports.attempt, reports.checked_step)
+        trial, attempt, step = (int(column[row]) for column in columns)
+        return Place(row, trial, attempt, step, float(reports.checked_objective[row]))
 
 
 def limit_text(constraint: Constraint) -> str:
@@ -250,21 +239,30 @@ def limit_text(constraint: Constraint) -> str:
     return f"{'≤' if constraint.lower is None else '≥'} {constraint.limit:g}"
 
 
-def excess(constraint: Constraint, values: Floats, stderrs: Floats, more: float = 0.0) -> Floats:
-    """How far values lie beyond the limit, margin included; at most 0 where it holds.
+def pareto_front(strictness: Floats, loss: Floats) -> Whole:
+    """Places of what nothing beats in both, the strictest first.
 
-    ``more`` standard errors are added to the constraint's own margin.
+    >>> pareto_front(np.array([3.0, 1.0, 2.0, 1.0]), np.array([1.0, 6.0, 7.0, 5.0])).tolist()
+    [3, 0]
     """
-    margin = (constraint.margin_se + more) * stderrs
-    with np.errstate(over="ignore"):  # infinitely far is far enough
-        if constraint.lower is None:
-            return np.asarray(values + margin - constraint.limit)
-        return np.asarray(constraint.limit - (values - margin))
+    order = np.argsort(strictness)  # by one key: sorting by two takes ten times as long
+    best = np.minimum.accumulate(loss[order])
+    steps = order[np.append(True, best[1:] < best[:-1])[: len(best)]]
+    # of equally strict ones only the best, which is the last of them
+    reached = strictness[steps]
+    last = np.append(reached[1:] > reached[:-1], True)[: len(reached)]
+    return np.asarray(steps[last])
 
 
-def thinned(rows: Sequence[int] | Whole, most: int, keep: Sequence[int] | Whole = ()) -> Whole:
+def spread(length: int, most: int) -> Whole:
+    """At most so many places of ``length``, evenly spread, with both ends.
+
+    >>> spread(3, most=5).tolist(), spread(9, most=3).tolist()
+    ([0, 1, 2], [0, 4, 8])
+    """
+    return np.linspace(0, length - 1, min(length, most)).round().astype(np.int64)
+
+
+def thinned(rows: Whole, most: int, keep: Sequence[int] | Whole = ()) -> Whole:
     """At most about ``most`` of the rows, evenly spread, in order, ``keep`` always among them."""
-    rows = np.asarray(rows, np.int64)
-    if len(rows) > most:
-        rows = rows[np.unique(np.linspace(0, len(rows) - 1, most).round().astype(np.int64))]
-    return np.union1d(rows, np.asarray(keep, np.int64))
+    return np.union1d(rows[spread(len(rows), most)], np.asarray(keep, np.int64))

@@ -7,10 +7,11 @@ than all the rest; they are made on demand, for notebooks and images (:attr:`Dra
 from __future__ import annotations
 
 import copy
+import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from acetune.report.figures.look import AXIS, NOTE, light
+from acetune.report.figures.look import AXIS, MIDDLE, Json, light, note
 from acetune.report.figures.words import safe
 
 if TYPE_CHECKING:
@@ -31,19 +32,18 @@ class Drawing:
     ``caption`` says how to read it, ``alt`` what it shows, in numbers. ``data`` and ``layout`` are
     Plotly's, transparent and without fonts or grid colours: the page sets those, as it knows
     whether it is dark. Words are plain text; whatever stands inside ``data`` and ``layout`` is
-    escaped. ``empty``: there was nothing to draw, and the figure says why.
+    escaped. Without ``data`` there was nothing to draw, and the figure says why.
     """
 
     id: str
     title: str
     caption: str
     alt: str
-    data: list[dict[str, Any]] = field(default_factory=list)
-    layout: dict[str, Any] = field(default_factory=dict)
+    data: list[Json] = field(default_factory=list)
+    layout: Json = field(default_factory=dict)
     table: SmallTable | None = None
-    empty: bool = False
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """The drawing as JSON-able data."""
         table = None if self.table is None else self.table._asdict()
         return {
@@ -65,40 +65,27 @@ class Drawing:
         return go.Figure(data=self.data, layout=layout)
 
 
-def nothing(id: str, title: str, why: str, caption: str = "") -> Drawing:
+def nothing(id: str, title: str, why: str) -> Drawing:
     """A figure that says in words why there is nothing to see."""
-    layout: dict[str, Any] = {
+    lines = textwrap.wrap(why, 44, break_long_words=False, break_on_hyphens=False)  # for a phone
+    layout: Json = {
         "height": 120,
         "margin": {"l": 10, "r": 10, "t": 10, "b": 10},
         "xaxis": {"visible": False},
         "yaxis": {"visible": False},
-        "annotations": [
-            {**NOTE, "text": _wrapped(why), "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
-        ],
+        "annotations": [note(text="<br>".join(safe(line, 200) for line in lines), **MIDDLE)],
     }
-    return Drawing(id, title, caption or why, why, [], layout, empty=True)
+    return Drawing(id, title, why, why, [], layout)
 
 
-def _wrapped(text: str, width: int = 44) -> str:
-    """Text in lines that fit a phone."""
-    lines, line = [], ""
-    for word in text.split():
-        if line and len(line) + 1 + len(word) > width:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    return "<br>".join(safe(part, 200) for part in [*lines, line])
-
-
-def axis_title(text: str) -> dict[str, Any]:
+def axis_title(text: str) -> Json:
     """The title of an axis, near to it."""
     return {"text": text, "standoff": 6}
 
 
-def base_layout(height: int, **more: Any) -> dict[str, Any]:
+def base_layout(height: int, **more: Any) -> Json:
     """What all figures share: the legend below, room that adapts to the labels."""
-    layout: dict[str, Any] = {
+    layout: Json = {
         "height": height,
         "autosize": True,
         "margin": {"l": 8, "r": 12, "t": 10, "b": 8},

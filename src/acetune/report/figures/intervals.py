@@ -12,7 +12,7 @@ from acetune.core.words import count
 from acetune.policies.base import checked_along
 from acetune.report.figures.digest import Digest, Floats, Mask, thinned
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
-from acetune.report.figures.look import BEST_OF_ALL, INVALID, NEUTRAL
+from acetune.report.figures.look import BEST_OF_ALL, INVALID, NEUTRAL, Json, scatter
 from acetune.report.figures.ranges import log_axis, within_reach
 from acetune.report.figures.words import number, plain
 
@@ -49,16 +49,15 @@ def intervals(digest: Digest) -> Drawing:
         some = rows[which[rows]]
         if len(some):
             data.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": label,
-                    "x": plain(steps[some]),
-                    "y": plain(ratio[some], 4),
-                    "text": [f"trial {trials[i].trial}, T {trials[i].total_steps}" for i in some],
-                    "marker": {"color": colour, "symbol": symbol, "size": 7, "opacity": 0.8},
-                    "hovertemplate": "%{text}: r %{y}<extra></extra>",
-                }
+                scatter(
+                    "markers",
+                    label,
+                    x=plain(steps[some]),
+                    y=plain(ratio[some], 4),
+                    text=[f"trial {trials[i].trial}, T {trials[i].total_steps}" for i in some],
+                    marker={"color": colour, "symbol": symbol, "size": 7, "opacity": 0.8},
+                    hovertemplate="%{text}: r %{y}<extra></extra>",
+                )
             )
     heights = [float(v) for trace in data for v in trace["y"] if v]
     layout = base_layout(
@@ -104,23 +103,22 @@ def _extremes(ratio: Floats, steps: Floats, known: Mask) -> list[int]:
     return [int(at[i]) for i in some]
 
 
-def _threshold(p: float, steps: Floats) -> list[dict[str, Any]]:
+def _threshold(p: float, steps: Floats) -> list[Json]:
     low, high = max(2.0, float(steps.min()) / 1.5), max(4.0, float(steps.max()) * 1.5)
     x = np.geomspace(low, high, 60)
     return [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": f"threshold (p = {p:g})",
-            "x": plain(x, 4),
-            "y": plain([interval_threshold(p, value) for value in x], 4),
-            "line": {"color": NEUTRAL, "width": 2, "dash": "6px,3px"},
-            "hovertemplate": "threshold %{y} at T %{x}<extra></extra>",
-        }
+        scatter(
+            "lines",
+            f"threshold (p = {p:g})",
+            x=plain(x, 4),
+            y=plain([interval_threshold(p, value) for value in x], 4),
+            line={"color": NEUTRAL, "width": 2, "dash": "6px,3px"},
+            hovertemplate="threshold %{y} at T %{x}<extra></extra>",
+        )
     ]
 
 
-def _log_axis(values: Floats) -> dict[str, Any]:
+def _log_axis(values: Floats) -> Json:
     """With some room, and never less than a factor of 4."""
     low, high = float(np.log10(values.min())), float(np.log10(values.max()))
     room = max(0.06 * (high - low), (0.6 - (high - low)) / 2, 0.05)

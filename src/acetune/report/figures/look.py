@@ -6,10 +6,12 @@ and most people can tell them apart; symbols, dashes and patterns differ as well
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from acetune.core.decision import STRATA as STRATA  # beside their looks
 from acetune.drawing.palette import FONT, GRID, LINE, TEXT
+
+Json: TypeAlias = dict[str, Any]  # plain data, as Plotly takes it
 
 VALID, INVALID, UNCHECKED = "#009E73", "#D55E00", "#7F7F7F"
 BEST_OF_ALL = "#2B86C9"  # a blue between Okabe and Ito's two, which are too dark or too light
@@ -20,10 +22,33 @@ NEUTRAL = "#7F7F7F"  # limits, thresholds
 STRATUM_COLOURS = (UNCHECKED, INVALID, VALID)
 STRATUM_SYMBOLS = ("circle-open", "x", "circle")
 
-AXIS: dict[str, Any] = {"automargin": True, "zeroline": False, "showline": True}
-NOTE: dict[str, Any] = {"showarrow": False, "font": {"size": 12}}
+AXIS: Json = {"automargin": True, "zeroline": False, "showline": True}
+NOTE: Json = {"showarrow": False, "font": {"size": 12}}
+MIDDLE: Json = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
+STAR: Json = {"symbol": "star", "size": 14, "color": ANSWER}  # of the answer
 
 _TITLE_ROOM = 42
+
+
+def scatter(mode: str, name: str, **more: Any) -> Json:
+    """A trace of lines or markers."""
+    return {"type": "scatter", "mode": mode, "name": name, **more}
+
+
+def note(**more: Any) -> Json:
+    """Words inside a figure."""
+    return {**NOTE, **more}
+
+
+def limit_line(**ends: Any) -> Json:
+    """The dashed line at a limit."""
+    return {"type": "line", **ends, "line": {"color": NEUTRAL, "width": 1.5, "dash": "4px,3px"}}
+
+
+def bar_marker(colour: str, pattern: str, **more: Any) -> Json:
+    """How a bar looks."""
+    look = {"shape": pattern, "fillmode": "overlay", "size": 6}
+    return {"color": colour, **more, "line": {"width": 0}, "pattern": look}
 
 
 def faint(colour: str, alpha: float) -> str:
@@ -32,7 +57,7 @@ def faint(colour: str, alpha: float) -> str:
     return f"rgba({red},{green},{blue},{alpha:g})"
 
 
-def light(layout: dict[str, Any], title: str) -> dict[str, Any]:
+def light(layout: Json, title: str) -> Json:
     """A layout made to stand alone on white: title, letters, lines, no default template."""
     layout |= {
         "template": "none",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from acetune.report.figures.digest import Digest, Floats, Whole, thinned
+from acetune.report.figures.digest import Digest, Floats, Whole, spread
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
-from acetune.report.figures.look import ANSWER, BEST_OF_ALL, NOTE, VALID
+from acetune.report.figures.look import BEST_OF_ALL, MIDDLE, STAR, VALID, Json, note, scatter
 from acetune.report.figures.ranges import within_reach
 from acetune.report.figures.words import number, plain_near, safe, seconds, short, time_unit
 
@@ -32,41 +30,39 @@ def progress(digest: Digest) -> Drawing:
     unit, unit_name = time_unit(end)
     window = _window(digest, everything, feasible, all_rows, rows)
     span = window[1] - window[0]
-    data: list[dict[str, Any]] = []
+    data: list[Json] = []
     for label, which, values, colour, dash in (
         ("best of all", all_rows, everything, BEST_OF_ALL, "6px,3px"),
         ("best feasible", rows, feasible, VALID, "solid"),
     ):
         if not len(which) or (label == "best of all" and not digest.constrained):
             continue
-        some = thinned(np.arange(len(which)), _MOST, [len(which) - 1])
+        some = spread(len(which), _MOST)
         which, values = which[some], values[some]
-        steps = reports.step[which] if label == "best of all" else digest.checked_step(which)
+        steps = reports.step[which] if label == "best of all" else reports.checked_step[which]
         data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": label if digest.constrained else "best",
-                "x": plain_near(np.append(digest.elapsed[which], end) / unit, end / unit),
-                "y": plain_near(np.append(values, values[-1]), span / 10),
-                "text": _labels(reports.trial[which], steps),
-                "line": {"shape": "hv", "color": colour, "dash": dash, "width": 2},
-                "hovertemplate": "%{y} at %{x} " + unit_name + "<br>%{text}<extra></extra>",
-            }
+            scatter(
+                "lines",
+                label if digest.constrained else "best",
+                x=plain_near(np.append(digest.elapsed[which], end) / unit, end / unit),
+                y=plain_near(np.append(values, values[-1]), span / 10),
+                text=_labels(reports.trial[which], steps),
+                line={"shape": "hv", "color": colour, "dash": dash, "width": 2},
+                hovertemplate="%{y} at %{x} " + unit_name + "<br>%{text}<extra></extra>",
+            )
         )
     answer = digest.answer
     if answer is not None:
         data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": "the answer",
-                "x": plain_near([digest.elapsed[answer.row] / unit], end / unit),
-                "y": plain_near([answer.value], span / 10),
-                "marker": {"symbol": "star", "size": 14, "color": ANSWER},
-                "hovertemplate": f"{number(answer.value)}, trial {answer.trial}, "
+            scatter(
+                "markers",
+                "the answer",
+                x=plain_near([digest.elapsed[answer.row] / unit], end / unit),
+                y=plain_near([answer.value], span / 10),
+                marker=STAR,
+                hovertemplate=f"{number(answer.value)}, trial {answer.trial}, "
                 f"step {answer.step}<extra>the answer</extra>",
-            }
+            )
         )
     layout = base_layout(
         340,
@@ -77,17 +73,10 @@ def progress(digest: Digest) -> Drawing:
     )
     if not len(rows):
         text = "nothing feasible yet" if digest.view.running else "nothing feasible"
-        at = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
-        layout["annotations"] = [{**NOTE, **at, "text": text}]
-    return Drawing(
-        "progress",
-        title,
-        _caption(digest, max(len(rows), len(all_rows))),
-        _alt(digest, name, rows, everything),
-        data,
-        layout,
-        _table(digest, rows, all_rows),
-    )
+        layout["annotations"] = [note(**MIDDLE, text=text)]
+    caption = _caption(digest, max(len(rows), len(all_rows)))
+    alt, table = _alt(digest, name, rows, everything), _table(digest, rows, all_rows)
+    return Drawing("progress", title, caption, alt, data, layout, table)
 
 
 def _times(digest: Digest, all_rows: Whole, unit: float) -> list[float]:
@@ -160,10 +149,7 @@ def _table(digest: Digest, rows: Whole, all_rows: Whole) -> SmallTable:
     for share in _SHARES:
         moment = share * digest.end
         cells = [seconds(moment)]
-        for which, losses in (
-            (rows, digest.checked_loss(rows)),
-            (all_rows, digest.loss[all_rows]),
-        ):
+        for which, losses in ((rows, digest.checked_loss(rows)), (all_rows, digest.loss[all_rows])):
             there = losses[digest.elapsed[which] <= moment + 1e-9]
             cells.append(number(float(there[-1] * digest.sign)) if len(there) else "none")
         lines.append(cells)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from acetune.report.figures.digest import Floats
+from acetune.report.figures.look import Json
 
 _FAR = 1e300  # what an axis can show; beyond it differences are no numbers any more
 
@@ -66,7 +67,7 @@ def within_reach(values: Floats) -> Floats:
     return np.clip(values, -_FAR, _FAR)
 
 
-def log_axis(low: float, high: float) -> dict[str, Any]:
+def log_axis(low: float, high: float) -> Json:
     """A logarithmic axis between two powers of ten, its ticks written out and not too many.
 
     >>> log_axis(0.0, 1.5)["ticktext"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from acetune.core.errors import GoalError
 from acetune.core.words import count
 from acetune.report.figures.digest import Digest, Floats
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
-from acetune.report.figures.look import STRATA, STRATUM_COLOURS
+from acetune.report.figures.look import STRATA, STRATUM_COLOURS, Json, bar_marker
 from acetune.report.figures.words import plain, time_unit
 from acetune.study.columns import INVALID, UNCHECKED, VALID
 
@@ -44,7 +44,7 @@ def strata(digest: Digest, by: Literal["time", "step"] = "time") -> Drawing:
     # bins of one width need no search, and are counted for all strata at once
     bins = np.clip(((x - edges[0]) / width).astype(np.int64), 0, len(edges) - 2)
     counts = np.bincount(bins * 3 + kinds, minlength=3 * (len(edges) - 1)).reshape(-1, 3)
-    data: list[dict[str, Any]] = []
+    data: list[Json] = []
     totals = {}
     for stratum in (VALID, INVALID, UNCHECKED):
         totals[stratum] = int(counts[:, stratum].sum())
@@ -55,11 +55,7 @@ def strata(digest: Digest, by: Literal["time", "step"] = "time") -> Drawing:
                 "x": plain((edges[:-1] + edges[1:]) / 2),
                 "y": counts[:, stratum].tolist(),
                 "width": float(f"{0.92 * width:.5g}"),
-                "marker": {
-                    "color": STRATUM_COLOURS[stratum],
-                    "line": {"width": 0},
-                    "pattern": {"shape": _PATTERNS[stratum], "fillmode": "overlay", "size": 6},
-                },
+                "marker": bar_marker(STRATUM_COLOURS[stratum], _PATTERNS[stratum]),
                 "hovertemplate": f"%{{y:,}} {STRATA[stratum]}<extra></extra>",
             }
         )

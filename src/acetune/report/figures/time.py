@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,62 +10,27 @@ from acetune.core.words import count
 from acetune.report.figures.bars import Bar, lying_bars
 from acetune.report.figures.digest import Digest
 from acetune.report.figures.drawing import Drawing, SmallTable, nothing
-from acetune.report.figures.look import ANSWER, BEST_OF_ALL, NEUTRAL
-from acetune.report.figures.look import INVALID as INVALID_COLOUR
-from acetune.report.figures.look import VALID as VALID_COLOUR
+from acetune.report.figures.look import ANSWER, BEST_OF_ALL, INVALID, NEUTRAL, VALID
 from acetune.report.figures.words import seconds
-from acetune.study.columns import INVALID, VALID
+from acetune.study.ledger import ledger_of
 
 _TITLE = "Time spent, and saved (an estimate)"
 
 
-@dataclass(frozen=True, slots=True)
-class TimeLedger:
-    """Seconds summed over all workers and attempts.
+class Saved(NamedTuple):
+    """An estimate of the training that stopping saved.
 
-    ``saved_s`` is an estimate: of each stopped trial whose last step T was known, the steps it did
-    not take times the mean training cost of those it took.
+    Of each stopped trial whose last step T was known, the steps it did not take times the mean
+    training cost of those it took.
     """
 
-    training_s: float
-    checks_s: float
-    startup_s: float
-    invalid_s: float  # of training and checks: on trials that were checked and never valid
-    saved_s: float
+    seconds: float
     estimated: int  # stopped trials that the estimate is made from
     unknown: int  # stopped trials whose T, or cost, is not known
 
-    @property
-    def spent_s(self) -> float:
-        """Training, checks and start-up."""
-        return self.training_s + self.checks_s + self.startup_s
 
-
-def time_ledger(digest: Digest) -> TimeLedger:
-    """Add up what was recorded."""
-    view = digest.view
-    reports, checks = view.reports, view.checks
-    trial, size = digest.trial, digest.size
-    training = np.bincount(trial, np.nan_to_num(reports.primary_cost_s), size)
-    snapshots = np.bincount(trial, reports.snapshot_cost_s, size)
-    checking = np.bincount(trial[checks.row], np.nan_to_num(checks.cost_s), size)
-    # of each trial, over all its attempts
-    valid = np.bincount(trial[reports.stratum == VALID], minlength=size) > 0
-    invalid = np.bincount(trial[reports.stratum == INVALID], minlength=size) > 0
-    saved, estimated, unknown = _saved(digest)
-    return TimeLedger(
-        training_s=float(training.sum()),
-        checks_s=float(checking.sum() + snapshots.sum()),
-        startup_s=float(view.startup_s),
-        invalid_s=float((training + snapshots + checking)[invalid & ~valid].sum()),
-        saved_s=saved,
-        estimated=estimated,
-        unknown=unknown,
-    )
-
-
-def _saved(digest: Digest) -> tuple[float, int, int]:
-    """The estimate, from how many stopped trials, and how many had to be left out."""
+def saved_by_stopping(digest: Digest) -> Saved:
+    """Estimate what stopping saved."""
     reports, size = digest.view.reports, digest.size
     trial = digest.trial[digest.current]
     cost = np.bincount(trial, np.nan_to_num(reports.primary_cost_s[digest.current]), size)
@@ -82,13 +47,13 @@ def _saved(digest: Digest) -> tuple[float, int, int]:
         left = max(0, row.total_steps - int(last[row.trial]))
         saved += left * float(cost[row.trial]) / steps
         estimated += 1
-    return saved, estimated, unknown
+    return Saved(saved, estimated, unknown)
 
 
 def time(digest: Digest) -> Drawing:
     """Training, checks, start-up; what never became valid; what stopping saved, by estimate."""
-    ledger = time_ledger(digest)
-    spent = ledger.spent_s
+    ledger, stopping = ledger_of(digest.view), saved_by_stopping(digest)
+    spent = ledger.training_s + ledger.checks_s + ledger.startup_s
     if not spent:
         return nothing("time", _TITLE, "No costs have been recorded yet.")
 
@@ -97,14 +62,14 @@ def time(digest: Digest) -> Drawing:
 
     bars = [
         Bar("training", ledger.training_s, share(ledger.training_s), BEST_OF_ALL),
-        Bar("checks", ledger.checks_s, share(ledger.checks_s), VALID_COLOUR),
+        Bar("checks", ledger.checks_s, share(ledger.checks_s), VALID),
         Bar("start-up", ledger.startup_s, share(ledger.startup_s), NEUTRAL),
     ]
     if digest.constrained:
         label = "of it, on trials that were never valid"
-        bars.append(Bar(label, ledger.invalid_s, share(ledger.invalid_s), INVALID_COLOUR, "/"))
-    saved = f"about {seconds(ledger.saved_s)}" if ledger.estimated else "unknown"
-    bars.append(Bar("saved by stopping, an estimate", ledger.saved_s, saved, ANSWER, "."))
+        bars.append(Bar(label, ledger.invalid_s, share(ledger.invalid_s), INVALID, "/"))
+    saved = f"about {seconds(stopping.seconds)}" if stopping.estimated else "unknown"
+    bars.append(Bar("saved by stopping, an estimate", stopping.seconds, saved, ANSWER, "."))
     data, layout = lying_bars(bars)
     wall = f"{seconds(digest.end)} on the clock"
     table = SmallTable(["what", "time"], [[bar.label, bar.text] for bar in bars])
@@ -114,11 +79,11 @@ def time(digest: Digest) -> Drawing:
     )
     if digest.constrained:
         alt += f"Of it {share(ledger.invalid_s)} on trials that were never valid. "
-    alt += f"Saved by stopping: {saved}, an estimate from {count(ledger.estimated, 'trial')}."
-    return Drawing("time", _TITLE, _caption(digest, ledger), alt, data, layout, table)
+    alt += f"Saved by stopping: {saved}, an estimate from {count(stopping.estimated, 'trial')}."
+    return Drawing("time", _TITLE, _caption(digest, stopping), alt, data, layout, table)
 
 
-def _caption(digest: Digest, ledger: TimeLedger) -> str:
+def _caption(digest: Digest, stopping: Saved) -> str:
     text = "Seconds on workers, summed over all of them; waiting is not in it."
     if digest.constrained:
         text += (
@@ -130,7 +95,7 @@ def _caption(digest: Digest, ledger: TimeLedger) -> str:
         "take, up to their last step T, times the mean training time of the steps they took; "
         "checks they would have had are not counted."
     )
-    if ledger.unknown:
-        verb = "is" if ledger.unknown == 1 else "are"
-        text += f" {count(ledger.unknown, 'stopped trial')} of unknown T or cost {verb} left out."
+    if stopping.unknown:
+        verb = "is" if stopping.unknown == 1 else "are"
+        text += f" {count(stopping.unknown, 'stopped trial')} of unknown T or cost {verb} left out."
     return text

@@ -7,28 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from acetune.core.goals import Constraint
 from acetune.core.words import count
-from acetune.report.figures.digest import Digest, Whole, limit_text, thinned
+from acetune.report.figures import look
+from acetune.report.figures.digest import Digest, Whole, limit_text, pareto_front, spread, thinned
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
-from acetune.report.figures.look import (
-    ANSWER,
-    AXIS,
-    BEST_OF_ALL,
-    NEUTRAL,
-    NOTE,
-    STRATA,
-    STRATUM_COLOURS,
-    STRATUM_SYMBOLS,
-    VALID,
-    faint,
-)
+from acetune.report.figures.look import AXIS, Json, faint, limit_line, note
 from acetune.report.figures.ranges import Window, window
-from acetune.report.figures.stairs import front
 from acetune.report.figures.words import number, plain, plain_near, safe, short
 from acetune.report.plain_data import exact
-from acetune.study.columns import INVALID as IS_INVALID
-from acetune.study.columns import VALID as IS_VALID
+from acetune.study.columns import INVALID, VALID
+from acetune.study.limits import sign_of
 
 _MOST = 900  # points in all panels together
 _MOST_PANELS = 4
@@ -54,7 +42,7 @@ def tradeoff(digest: Digest) -> Drawing:
     layout = base_layout(
         _whole(len(constraints)) + _FOOT, margin={"b": _FOOT}, shapes=[], annotations=[]
     )
-    data: list[dict[str, Any]] = []
+    data: list[Json] = []
     hidden = ~seen[chosen]
     for panel, constraint in enumerate(constraints):
         values = measured.values[:, panel]
@@ -62,7 +50,7 @@ def tradeoff(digest: Digest) -> Drawing:
         x = window(values[seen & there], [constraint.limit, *values[keep][there[keep]].tolist()])
         hidden |= (values[chosen] < x.low) | (values[chosen] > x.high)
         data += _traces(digest, panel, chosen, fronts[panel], x, y)
-        _axes(digest, layout, panel, len(constraints), constraint, x, y)
+        _axes(digest, layout, panel, len(constraints), x, y)
     caption = _caption(digest, len(measured.rows), len(chosen), int(hidden.sum()))
     return Drawing("tradeoff", _TITLE, caption, _alt(digest), data, layout, _table(digest))
 
@@ -70,13 +58,10 @@ def tradeoff(digest: Digest) -> Drawing:
 def _front(digest: Digest, constraint: int) -> Whole:
     """What nothing measured beats in both, from the strictest value of the constraint on."""
     measured = digest.measured
-    upper = digest.goals.constraints[constraint].lower is None
-    values = measured.values[:, constraint] * (1.0 if upper else -1.0)
+    values = sign_of(digest.goals.constraints[constraint]) * measured.values[:, constraint]
     there = np.flatnonzero(np.isfinite(values))
-    found = there[front(values[there], measured.loss[there])]
-    if len(found) > _MOST_FRONT:
-        found = found[np.linspace(0, len(found) - 1, _MOST_FRONT).round().astype(int)]
-    return found
+    found = there[pareto_front(values[there], measured.loss[there])]
+    return found[spread(len(found), _MOST_FRONT)]
 
 
 def _keep(digest: Digest, fronts: list[Whole]) -> Whole:
@@ -90,69 +75,61 @@ def _keep(digest: Digest, fronts: list[Whole]) -> Whole:
 
 def _traces(
     digest: Digest, panel: int, chosen: Whole, best: Whole, x: Window, y: Window
-) -> list[dict[str, Any]]:
+) -> list[Json]:
+    """Marks by stratum, the Pareto front, and the answer."""
+
+    def trace(mode: str, name: str, group: str, **more: Any) -> Json:
+        place = {**_axis_names(panel), "showlegend": panel == 0}
+        return {"type": "scatter", **place, "mode": mode, "name": name, "legendgroup": group} | more
+
     reports, measured = digest.view.reports, digest.measured
     values, objective = measured.values[:, panel], digest.sign * measured.loss
     stratum_of = reports.stratum[measured.rows[chosen]]
-    place: dict[str, Any] = {"type": "scatter", **_axis_names(panel), "showlegend": panel == 0}
     hover = "%{y} at %{x}<br>trial %{customdata[0]}, step %{customdata[1]}"
-    traces: list[dict[str, Any]] = []
-    for stratum in (IS_INVALID, IS_VALID):
+    traces: list[Json] = []
+    for stratum in (INVALID, VALID):
         some = chosen[(stratum_of == stratum) & np.isfinite(values[chosen])]
         if not len(some):
             continue
-        rows = measured.rows[some]
+        rows, word = measured.rows[some], look.STRATA[stratum]
+        where = zip(reports.trial[rows].tolist(), reports.checked_step[rows].tolist(), strict=True)
+        mark = {"color": look.STRATUM_COLOURS[stratum], "symbol": look.STRATUM_SYMBOLS[stratum]}
         traces.append(
-            {
-                **place,
-                "mode": "markers",
-                "name": STRATA[stratum],
-                "legendgroup": STRATA[stratum],
-                "x": plain_near(values[some], x.span),
-                "y": plain_near(objective[some], y.span),
-                "customdata": [
-                    [trial, exact(step)]
-                    for trial, step in zip(
-                        reports.trial[rows].tolist(),
-                        digest.checked_step(rows).tolist(),
-                        strict=True,
-                    )
-                ],
-                "marker": {
-                    "color": STRATUM_COLOURS[stratum],
-                    "symbol": STRATUM_SYMBOLS[stratum],
-                    "size": 6,
-                    "opacity": 0.75,
-                },
-                "hovertemplate": f"{hover}<extra>{STRATA[stratum]}</extra>",
-            }
+            trace(
+                "markers",
+                word,
+                word,
+                x=plain_near(values[some], x.span),
+                y=plain_near(objective[some], y.span),
+                customdata=[[trial, exact(step)] for trial, step in where],
+                marker={**mark, "size": 6, "opacity": 0.75},
+                hovertemplate=f"{hover}<extra>{word}</extra>",
+            )
         )
     traces.append(
-        {
-            **place,
-            "mode": "lines",
-            "name": "Pareto front",
-            "legendgroup": "front",
-            "x": plain_near(values[best], x.span),
-            "y": plain_near(objective[best], y.span),
-            "line": {"shape": "hv", "color": BEST_OF_ALL, "width": 1.5, "dash": "6px,3px"},
-            "hoverinfo": "skip",
-        }
+        trace(
+            "lines",
+            "Pareto front",
+            "front",
+            x=plain_near(values[best], x.span),
+            y=plain_near(objective[best], y.span),
+            line={"shape": "hv", "color": look.BEST_OF_ALL, "width": 1.5, "dash": "6px,3px"},
+            hoverinfo="skip",
+        )
     )
     answer = digest.answer
     if answer is not None:
         traces.append(
-            {
-                **place,
-                "mode": "markers",
-                "name": "the answer",
-                "legendgroup": "answer",
-                "x": plain(digest.values(np.array([answer.row]), panel)),
-                "y": plain([answer.value]),
-                "customdata": [[answer.trial, exact(answer.step)]],
-                "marker": {"symbol": "star", "size": 15, "color": ANSWER},
-                "hovertemplate": f"{hover}<extra>the answer</extra>",
-            }
+            trace(
+                "markers",
+                "the answer",
+                "answer",
+                x=plain(digest.values(np.array([answer.row]), panel)),
+                y=plain([answer.value]),
+                customdata=[[answer.trial, exact(answer.step)]],
+                marker={**look.STAR, "size": 15},
+                hovertemplate=f"{hover}<extra>the answer</extra>",
+            )
         )
     return traces
 
@@ -167,70 +144,28 @@ def _axis_names(panel: int) -> dict[str, str]:
     return {"xaxis": f"x{key}", "yaxis": f"y{key}"}
 
 
-def _axes(
-    digest: Digest,
-    layout: dict[str, Any],
-    panel: int,
-    panels: int,
-    constraint: Constraint,
-    x: Window,
-    y: Window,
-) -> None:
-    names = _axis_names(panel)
-    key = names["xaxis"][1:]
+def _axes(digest: Digest, layout: Json, panel: int, panels: int, x: Window, y: Window) -> None:
+    """The axes of a panel, its limit, and the side that keeps it."""
+    names, constraint = _axis_names(panel), digest.goals.constraints[panel]
+    key, limit = names["xaxis"][1:], constraint.limit
     top = 1 - panel * (_PANEL + _GAP) / _whole(panels)
     domain = [max(0.0, top - _PANEL / _whole(panels)), top]
-    layout[f"xaxis{key}"] = {
-        **AXIS,
-        "anchor": names["yaxis"],
-        "range": x.range,
-        "title": axis_title(safe(constraint.name, 32)),
-    }
-    layout[f"yaxis{key}"] = {
-        **AXIS,
-        "anchor": names["xaxis"],
-        "domain": domain,
-        "range": y.range,
-        "title": axis_title(safe(digest.goals.objective.name, 24)),
-    }
-    upper = constraint.lower is None
-    limit = constraint.limit
+    across = {"range": x.range, "title": axis_title(safe(constraint.name, 32))}
+    up = {"range": y.range, "title": axis_title(safe(digest.goals.objective.name, 24))}
+    layout[f"xaxis{key}"] = {**AXIS, "anchor": names["yaxis"], **across}
+    layout[f"yaxis{key}"] = {**AXIS, "anchor": names["xaxis"], "domain": domain, **up}
     where = {"xref": names["xaxis"], "yref": f"{names['yaxis']} domain"}
-    layout["shapes"] += [
-        {
-            **where,
-            "type": "rect",
-            "x0": x.low if upper else limit,
-            "x1": limit if upper else x.high,
-            "y0": 0,
-            "y1": 1,
-            "fillcolor": faint(VALID, 0.08),
-            "line": {"width": 0},
-            "layer": "below",
-        },
-        {
-            **where,
-            "type": "line",
-            "x0": limit,
-            "x1": limit,
-            "y0": 0,
-            "y1": 1,
-            "line": {"color": NEUTRAL, "width": 1.5, "dash": "4px,3px"},
-        },
-    ]
+    x0, x1 = (x.low, limit) if constraint.lower is None else (limit, x.high)
+    side = {**where, "type": "rect", "x0": x0, "x1": x1, "y0": 0, "y1": 1}
+    look_of_side = {"fillcolor": faint(look.VALID, 0.08), "line": {"width": 0}, "layer": "below"}
+    line = limit_line(x0=limit, x1=limit, y0=0, y1=1)
+    layout["shapes"] += [side | look_of_side, where | line]
     left = (limit - x.low) / x.span > 0.5
     layout["annotations"].append(
-        {
-            **NOTE,
-            **where,
-            "text": f"limit {limit_text(constraint)}",
-            "x": limit,
-            "xanchor": "right" if left else "left",
-            "xshift": -3 if left else 3,
-            # where nothing is good enough yet: what keeps the limit, or nearly, is rarely good
-            "y": 0.99 if digest.sign < 0 else 0.01,
-            "yanchor": "top" if digest.sign < 0 else "bottom",
-        }
+        note(**where, text=f"limit {limit_text(constraint)}", x=limit)
+        | {"xanchor": "right" if left else "left", "xshift": -3 if left else 3}
+        # where nothing is good enough yet: what keeps the limit, or nearly, is rarely good
+        | ({"y": 0.99, "yanchor": "top"} if digest.sign < 0 else {"y": 0.01, "yanchor": "bottom"})
     )
 
 
@@ -265,7 +200,7 @@ def _caption(digest: Digest, measured: int, shown: int, hidden: int) -> str:
 
 def _alt(digest: Digest) -> str:
     rows = digest.measured.rows
-    valid = int(np.sum(digest.view.reports.stratum[rows] == IS_VALID))
+    valid = int(np.sum(digest.view.reports.stratum[rows] == VALID))
     text = f"{valid:,} of {count(len(rows), 'checked checkpoint')} keep every limit."
     if digest.answer is not None:
         what, found = "The answer", digest.answer
@@ -275,15 +210,11 @@ def _alt(digest: Digest) -> str:
         what, found = "The nearest miss", digest.nearest_misses[0]
     else:
         return text
-    return f"{text} {what} has {_described(digest, found.row, found.value)}."
-
-
-def _described(digest: Digest, row: int, value: float) -> str:
-    parts = [f"{short(digest.goals.objective.name)} {number(value)}"]
+    parts = [f"{short(digest.goals.objective.name)} {number(found.value)}"]
     for i, constraint in enumerate(digest.goals.constraints[:_MOST_PANELS]):
-        value_text = _value(digest, row, i)
-        parts.append(f"{short(constraint.name)} {value_text} (limit {limit_text(constraint)})")
-    return ", ".join(parts)
+        value = _value(digest, found.row, i)
+        parts.append(f"{short(constraint.name)} {value} (limit {limit_text(constraint)})")
+    return f"{text} {what} has {', '.join(parts)}."
 
 
 def _value(digest: Digest, row: int, constraint: int) -> str:
@@ -296,20 +227,14 @@ def _table(digest: Digest) -> SmallTable:
     constraints = digest.goals.constraints[:_MOST_PANELS]
     names = [short(c.name) for c in constraints]
     columns = ["", "trial", "step", short(digest.goals.objective.name), *names]
+    found = [("candidate", place) for place in digest.candidates[:5]]
+    found += [("nearest miss", place) for place in digest.nearest_misses[:5]]
     rows = []
-    answer, failed = digest.answer, digest.failed_on_fresh
-    for what, places in (
-        ("candidate", digest.candidates[:5]),
-        ("nearest miss", digest.nearest_misses[:5]),
-    ):
-        for found in places:
-            rows.append(
-                [
-                    "the answer" if found == answer else "rejected" if found in failed else what,
-                    str(found.trial),
-                    str(found.step),
-                    number(found.value),
-                    *[_value(digest, found.row, i) for i in range(len(constraints))],
-                ]
-            )
+    for what, place in found:
+        if place == digest.answer:
+            what = "the answer"
+        elif place in digest.failed_on_fresh:
+            what = "rejected"
+        values = [_value(digest, place.row, i) for i in range(len(constraints))]
+        rows.append([what, str(place.trial), str(place.step), number(place.value), *values])
     return SmallTable(columns, rows)

@@ -2,26 +2,78 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from acetune.core.goals import Constraint
 from acetune.core.words import count
-from acetune.report.figures.digest import Digest
+from acetune.report.breakpoints import breakpoints, on_fresh_data
+from acetune.report.figures.digest import Digest, Floats, pareto_front, spread
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
-from acetune.report.figures.look import AXIS, BEST_OF_ALL, NEUTRAL, NOTE, VALID, faint
+from acetune.report.figures.look import AXIS, BEST_OF_ALL, VALID, Json, faint, limit_line, note
 from acetune.report.figures.ranges import Window, window, within_reach
-from acetune.report.figures.stairs import Stairs, fewer, shifted, stairs_of, standing_on
 from acetune.report.figures.words import number, plain_near, safe, short
-from acetune.report.what_if import what_if as breakpoints
+from acetune.study.limits import needed_limit, sign_of
 
 _TITLE = "What another limit would give"
+_MOST = 160  # steps of a staircase that are drawn
 _MOST_PANELS = 4
 _HEIGHTS = (190, 92)  # pixels: objective, unchecked checkpoints
 _GAPS = (18, 70)  # pixels: inside a panel, below it
 _BLOCK = sum(_HEIGHTS) + sum(_GAPS)
 _TOP, _FOOT = 10, 84
+
+
+class _Stairs(NamedTuple):
+    """Limits from strict to loose, and what is best from each of them on."""
+
+    limits: Floats
+    values: Floats
+    labels: list[str]
+    unchecked: list[int]  # better checkpoints that were never checked
+
+    def standing_on(self, constraint: Constraint) -> int | None:
+        """Which step the limit of a constraint stands on."""
+        sign = sign_of(constraint)
+        place = np.searchsorted(sign * self.limits, sign * constraint.limit, side="right")
+        return int(place) - 1 if place else None
+
+
+def _stairs(points: list[Json]) -> _Stairs:
+    """Without the first, which holds where nothing qualifies."""
+    points = [point for point in points if point["limit"] is not None]
+    return _Stairs(
+        np.array([point["limit"] for point in points], float),
+        np.array([point["value"] for point in points], float),
+        [f"trial {point['trial']}, step {point['step']}" for point in points],
+        [point["unchecked_better"] for point in points],
+    )
+
+
+def _shifted(digest: Digest, index: int, more: float) -> tuple[Floats, Floats]:
+    """Limits and losses of the staircase if values were so many standard errors worse.
+
+    Those on fresh data, where there are any, are taken as they are.
+    """
+    measured, constraints = digest.measured, digest.goals.constraints
+    with np.errstate(over="ignore"):  # infinitely far is far enough
+        needs = [
+            sign_of(c) * needed_limit(c, measured.values[:, i], measured.stderrs[:, i])
+            for i, c in enumerate(constraints)
+        ]
+        own = needs[index] + more * measured.stderrs[:, index]
+    fine = np.isfinite(measured.values[:, index])
+    for i, constraint in enumerate(constraints):
+        if i != index:
+            fine &= needs[i] <= sign_of(constraint) * constraint.limit
+    sign = sign_of(constraints[index])
+    limits = sign * own[fine]
+    kept, limits = on_fresh_data(digest.view, index, measured.rows[fine], limits)
+    limits, loss = limits[kept], measured.loss[fine][kept]
+    steps = pareto_front(sign * limits, loss)
+    steps = steps[np.linspace(0, len(steps) - 1, min(len(steps), _MOST)).astype(int)]
+    return limits[steps], loss[steps]
 
 
 def what_if(digest: Digest) -> Drawing:
@@ -32,7 +84,7 @@ def what_if(digest: Digest) -> Drawing:
     if not len(digest.measured.rows):
         return nothing("what_if", _TITLE, "No checkpoint has been checked with success yet.")
     entries = breakpoints(digest.view)
-    found = [stairs_of(entry["breakpoints"]) for entry in entries]
+    found = [_stairs(entry["breakpoints"]) for entry in entries]
     if not any(len(stairs.limits) for stairs in found):
         why = (
             "No checkpoint that was checked would qualify if a single limit were moved: each "
@@ -41,7 +93,7 @@ def what_if(digest: Digest) -> Drawing:
         return nothing("what_if", _TITLE, why)
     whole = _BLOCK * len(constraints) - _GAPS[1]
     layout = base_layout(whole + _FOOT, margin={"b": _FOOT, "t": _TOP}, shapes=[], annotations=[])
-    data: list[dict[str, Any]] = []
+    data: list[Json] = []
     words, table_rows = [], []
     for panel, (constraint, stairs) in enumerate(zip(constraints, found, strict=False)):
         ends = within_reach(np.array([entries[panel]["low"], entries[panel]["high"]]))
@@ -58,64 +110,49 @@ def what_if(digest: Digest) -> Drawing:
 def _panel(
     digest: Digest,
     panel: int,
-    stairs: Stairs,
+    stairs: _Stairs,
     x: Window,
-    data: list[dict[str, Any]],
-    layout: dict[str, Any],
+    data: list[Json],
+    layout: Json,
     whole: int,
 ) -> None:
     constraint = digest.goals.constraints[panel]
-    measured = digest.measured
-    held = standing_on(stairs, constraint)
-    shown = fewer(stairs)
-    must = [] if not len(stairs.values) else [float(stairs.values[-1])]
-    y = window(stairs.values, must + ([] if held is None else [float(stairs.values[held])]))
-    loose = x.high if constraint.lower is None else x.low
-    if len(stairs.limits):  # a step that lies outside is drawn, and can be scrolled to
+    held = stairs.standing_on(constraint)
+    must = [] if held is None else [float(stairs.values[held])]
+    y = window(stairs.values, stairs.values[-1:].tolist() + must)
+    if len(stairs.limits):
+        loose = x.high if constraint.lower is None else x.low
+        # a step that lies outside is drawn, and can be scrolled to
         last = float(within_reach(stairs.limits[-1:])[0])
         loose = max(loose, last) if constraint.lower is None else min(loose, last)
-    names = [f"{letter}{_key(panel, part)}" for part in (0, 1) for letter in "xy"]
-    if len(shown.limits):
-        top: dict[str, Any] = {"type": "scatter", "xaxis": names[0], "yaxis": names[1]}
-        low: dict[str, Any] = {"type": "scatter", "xaxis": names[2], "yaxis": names[3]}
-        if (measured.stderrs[:, panel] > 0).any():
-            data += _band(digest, panel, top, loose, x, y)
-        xs = plain_near([*shown.limits, loose], x.span)
-        data.append(
-            {
-                **top,
-                "mode": "lines",
-                "name": "best under this limit",
-                "legendgroup": "best",
-                "showlegend": panel == 0,
+        if (digest.measured.stderrs[:, panel] > 0).any():
+            data += _band(digest, panel, loose, x, y)
+        some = spread(len(stairs.limits), _MOST).tolist()
+        xs = plain_near([*stairs.limits[some], loose], x.span)
+        some.append(some[-1])
+        data += [
+            _line(panel, 0, "best under this limit", "best")
+            | {
                 "x": xs,
-                "y": plain_near([*shown.values, shown.values[-1]], y.span / 10),
-                "text": [*shown.labels, shown.labels[-1]],
+                "y": plain_near(stairs.values[some], y.span / 10),
+                "text": [stairs.labels[i] for i in some],
                 "line": {"shape": "hv", "color": VALID, "width": 2},
                 "hovertemplate": "limit %{x}: %{y}<br>%{text}<extra></extra>",
-            }
-        )
-        data.append(
-            {
-                **low,
-                "mode": "lines",
-                "name": "unchecked, better",
-                "legendgroup": "unchecked",
-                "showlegend": panel == 0,
+            },
+            _line(panel, 1, "unchecked, better", "unchecked")
+            | {
                 "x": xs,
-                "y": [*shown.unchecked, shown.unchecked[-1]],
+                "y": [stairs.unchecked[i] for i in some],
                 "line": {"shape": "hv", "color": BEST_OF_ALL, "width": 1.5, "dash": "4px,2px"},
                 "hovertemplate": "%{y:,} better checkpoints were not checked<extra></extra>",
-            }
-        )
+            },
+        ]
     _axes(digest, layout, panel, whole, x, y, held is not None)
 
 
-def _band(
-    digest: Digest, panel: int, place: dict[str, Any], loose: float, x: Window, y: Window
-) -> list[dict[str, Any]]:
+def _band(digest: Digest, panel: int, loose: float, x: Window, y: Window) -> list[Json]:
     """Between the staircases of values a standard error worse and a standard error better."""
-    sides = [shifted(digest, panel, more) for more in (1.0, -1.0)]
+    sides = [_shifted(digest, panel, more) for more in (1.0, -1.0)]
     floor = y.low if digest.sign < 0 else y.high  # nothing yet, where the better side begins
     lines = []
     for (limits, losses), name in zip(sides, ("", "one standard error"), strict=True):
@@ -123,12 +160,8 @@ def _band(
         xs = [*sides[1][0][:1], *limits, loose]
         ys = [floor, *values, *(values[-1:] if len(values) else [floor])]
         lines.append(
-            {
-                **place,
-                "mode": "lines",
-                "name": name,
-                "legendgroup": "band",
-                "showlegend": bool(name) and panel == 0,
+            _line(panel, 0, name, "band")
+            | {
                 "x": plain_near(xs, x.span),
                 "y": plain_near(ys, y.span),
                 "line": {"shape": "hv", "width": 0, "color": VALID},
@@ -139,19 +172,20 @@ def _band(
     return lines
 
 
+def _line(panel: int, part: int, name: str, group: str) -> Json:
+    """A staircase in the upper or the lower part of a panel; the first panel has the legend."""
+    key = _key(panel, part)
+    place = {"type": "scatter", "xaxis": f"x{key}", "yaxis": f"y{key}", "mode": "lines"}
+    return {**place, "name": name, "legendgroup": group, "showlegend": bool(name) and panel == 0}
+
+
 def _key(panel: int, part: int) -> str:
     number = 2 * panel + part + 1
     return "" if number == 1 else str(number)
 
 
 def _axes(
-    digest: Digest,
-    layout: dict[str, Any],
-    panel: int,
-    whole: int,
-    x: Window,
-    y: Window,
-    found: bool,
+    digest: Digest, layout: Json, panel: int, whole: int, x: Window, y: Window, found: bool
 ) -> None:
     constraint = digest.goals.constraints[panel]
     start = panel * _BLOCK  # pixels from the top
@@ -161,60 +195,37 @@ def _axes(
     spans = ((upper, start, _HEIGHTS[0]), (lower, middle, _HEIGHTS[1]))
     for key, top, height in spans:
         layout[f"xaxis{key}"] = {**AXIS, "anchor": f"y{key}", "range": x.range}
-        layout[f"yaxis{key}"] = {
-            **AXIS,
-            "anchor": f"x{key}",
-            "domain": [max(0.0, 1 - (top + height) / whole), 1 - top / whole],
-        }
+        domain = [max(0.0, 1 - (top + height) / whole), 1 - top / whole]
+        layout[f"yaxis{key}"] = {**AXIS, "anchor": f"x{key}", "domain": domain}
     layout[f"xaxis{upper}"] |= {"showticklabels": False, "matches": f"x{lower}"}
     title = f"limit of {safe(constraint.name, 24)} ({looser})"
     layout[f"xaxis{lower}"] |= {"title": axis_title(title)}
     objective = safe(digest.goals.objective.name, 20)
     layout[f"yaxis{upper}"] |= {"title": axis_title(objective), "range": y.range, "nticks": 6}
-    layout[f"yaxis{lower}"] |= {
-        "title": axis_title("unchecked"),
-        "rangemode": "tozero",
-        "nticks": 3,
-    }
+    unchecked = {"title": axis_title("unchecked"), "rangemode": "tozero", "nticks": 3}
+    layout[f"yaxis{lower}"] |= unchecked
+    limit = {"x0": constraint.limit, "x1": constraint.limit}
     for key in (upper, lower):
         layout["shapes"].append(
-            {
-                "type": "line",
-                "xref": f"x{key}",
-                "x0": constraint.limit,
-                "x1": constraint.limit,
-                "yref": f"y{key} domain",
-                "y0": 0,
-                "y1": 1,
-                "line": {"color": NEUTRAL, "width": 1.5, "dash": "4px,3px"},
-            }
+            limit_line(xref=f"x{key}", **limit, yref=f"y{key} domain", y0=0, y1=1)
         )
     left = (constraint.limit - x.low) / x.span > 0.5
+    # away from the stairs: they begin on the bad side, after the limit if nothing qualifies
     below = (digest.sign < 0) == found
     text = f"limit now {number(constraint.limit, 6)}" + ("" if found else ":<br>nothing qualifies")
     layout["annotations"].append(
-        {
-            **NOTE,
-            "text": text,
-            "xref": f"x{upper}",
-            "x": constraint.limit,
-            "xanchor": "right" if left else "left",
-            "xshift": -3 if left else 3,
-            "yref": f"y{upper} domain",
-            # away from the stairs: they begin on the bad side, and do so after the limit if
-            # nothing qualifies
-            "y": 0.02 if below else 0.98,
-            "yanchor": "bottom" if below else "top",
-            "align": "right" if left else "left",
-        }
+        note(text=text, xref=f"x{upper}", x=constraint.limit)
+        | {"xanchor": "right" if left else "left", "xshift": -3 if left else 3}
+        | {"yref": f"y{upper} domain", "y": 0.02 if below else 0.98}
+        | {"yanchor": "bottom" if below else "top", "align": "right" if left else "left"}
     )
 
 
-def _said(digest: Digest, constraint: Constraint, stairs: Stairs) -> str:
+def _said(digest: Digest, constraint: Constraint, stairs: _Stairs) -> str:
     name, objective = short(constraint.name), short(digest.goals.objective.name)
     if not len(stairs.limits):
         return f"No limit of {name} would help: every checked checkpoint breaks another limit."
-    held = standing_on(stairs, constraint)
+    held = stairs.standing_on(constraint)
     if held is None:
         text = f"At the limit of {name}, {constraint.limit:g}, nothing qualifies"
     else:
@@ -233,9 +244,9 @@ def _said(digest: Digest, constraint: Constraint, stairs: Stairs) -> str:
     )
 
 
-def _table_rows(constraint: Constraint, stairs: Stairs) -> list[list[str]]:
+def _table_rows(constraint: Constraint, stairs: _Stairs) -> list[list[str]]:
     """The step that the limit stands on, and some around it."""
-    held = standing_on(stairs, constraint)
+    held = stairs.standing_on(constraint)
     near = -1 if held is None else held
     return [
         [

@@ -31,7 +31,7 @@ _POSITIONS = 200  # of a slider, about
 _FAR = 10.0  # times the usual distance from the limit: a breakpoint beyond that is out of range
 
 
-def what_if(view: StudyView) -> list[dict[str, Any]]:
+def breakpoints(view: StudyView) -> list[dict[str, Any]]:
     """For each constraint the best checkpoint at every limit, the other limits as they are.
 
     Breakpoints go from strict to loose; each answer holds from its limit up to the next one's. The
@@ -83,7 +83,7 @@ def _of_constraint(
     low, high, step = slider_range(constraint.limit, needs, float(np.fmin.reduce(its, initial=0.0)))
     return {
         "constraint": constraint.name,
-        "sense": "<=" if constraint.lower is None else ">=",
+        "sense": constraint.sense,
         "limit": constraint.limit,
         "low": low,
         "high": high,
@@ -104,7 +104,8 @@ def _front(view: StudyView, index: int) -> tuple[Array, Array]:
     known, seen, used = view.memory.get(f"front {index}", (np.empty(0, "i8"), 0, uses))
     if used != uses:
         known, seen = np.empty(0, "i8"), 0
-    new = _candidates(view, index, seen)
+    fine, missing, own = _beside(view, index, seen)
+    new = np.flatnonzero(fine & ~missing & np.isfinite(own)) + seen
     rows = np.concatenate([known, new])
     at = _check_rows(view, index, rows)
     needs = needed_limit(constraint, view.checks.value[at], view.checks.stderr[at])
@@ -112,8 +113,7 @@ def _front(view: StudyView, index: int) -> tuple[Array, Array]:
     rows, needs = rows[kept], needs[kept]
     loss = losses(view.goals.objective, reports.checked_objective[rows])
     # from strict to loose; of those that qualify together the best is first, and the earliest
-    strictness = needs if constraint.lower is None else -needs
-    order = np.lexsort([rows, loss, strictness])
+    order = np.lexsort([rows, loss, sign_of(constraint) * needs])
     place = np.empty(len(rows), "i8")  # in the order of answers: by loss, then by time
     place[np.lexsort([rows, loss])] = np.arange(len(rows))
     place = place[order]
@@ -142,18 +142,6 @@ def on_fresh_data(view: StudyView, index: int, rows: Array, needs: Array) -> tup
     return kept, needs
 
 
-def _candidates(view: StudyView, index: int, seen: int) -> Array:
-    """Rows after the first ``seen`` that are answers if the limit of one constraint allows it."""
-    fine = was_checked(view, seen)
-    for other, constraint in enumerate(view.goals.constraints):
-        needs = strictness(view, other, seen)
-        if other == index:
-            fine &= np.isfinite(needs)
-        else:
-            fine &= needs <= sign_of(constraint) * constraint.limit
-    return np.flatnonzero(fine) + seen
-
-
 @dataclass(frozen=True, slots=True)
 class _HalfChecked:
     """Checkpoints whose check left a constraint out, and that keep the limits measured then."""
@@ -172,21 +160,30 @@ class _HalfChecked:
 
 def _half_checked(view: StudyView, index: int) -> _HalfChecked:
     """Those that keep all limits measured, that of one constraint aside."""
-    constraints = view.goals.constraints
-    if len(constraints) == 1:
+    if len(view.goals.constraints) == 1:
         return _HalfChecked(np.empty(0), np.empty(0))
-    fine, missing = was_checked(view), np.zeros(len(view.reports), bool)
-    own: Array = np.empty(0)
-    for other, constraint in enumerate(constraints):
-        needs = strictness(view, other)
-        missing |= np.isnan(needs)
-        if other == index:
-            own = np.where(np.isnan(needs), -math.inf, needs)
-        else:
-            fine &= ~(needs > sign_of(constraint) * constraint.limit)
+    fine, missing, own = _beside(view, index)
     rows = np.flatnonzero(fine & missing)
     loss = losses(view.goals.objective, view.reports.checked_objective[rows])
-    return _HalfChecked(loss, own[rows])
+    return _HalfChecked(loss, np.where(np.isnan(own), -math.inf, own)[rows])
+
+
+def _beside(view: StudyView, index: int, seen: int = 0) -> tuple[Array, Array, Array]:
+    """Reports after the first ``seen``, one constraint aside.
+
+    Which were checked and break none of the other limits, of which some constraint was not
+    measured, and the strictest limit of the one aside that each satisfies.
+    """
+    fine, own = was_checked(view, seen), np.empty(0)
+    missing = np.zeros(len(fine), bool)
+    for other, constraint in enumerate(view.goals.constraints):
+        needs = strictness(view, other, seen)
+        missing |= np.isnan(needs)
+        if other == index:
+            own = needs
+        else:
+            fine &= ~(needs > sign_of(constraint) * constraint.limit)
+    return fine, missing, own
 
 
 def _check_rows(view: StudyView, index: int, rows: Array) -> Array:
