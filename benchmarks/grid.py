@@ -8,8 +8,6 @@ names them. The page and its pictures are made from the files, at the end or alo
 from __future__ import annotations
 
 import argparse
-import ast
-import hashlib
 import sys
 import time
 from collections.abc import Sequence
@@ -25,6 +23,7 @@ from acetune.policies import parse_policy
 from benchmarks import grid_plan as plan
 from benchmarks.common import run_main, say, versions
 from benchmarks.grid_cells import CellRunner, Pair, Scores, score_all
+from benchmarks.grid_code import code_hash
 from benchmarks.grid_file import read_scores, write_scores
 from benchmarks.grid_page import write_page
 from benchmarks.grid_summary import best_policy, scored_everywhere
@@ -34,16 +33,6 @@ PARTS = ("random", "ablation", "held-out", "tpe")  # tpe asks random for the bes
 RESULTS = plan.ROOT / "benchmarks" / "results"
 PAGES = plan.ROOT / "docs" / "results"
 SAVE_S = 30.0  # so much work is lost at most
-CODE = (  # what decides the numbers
-    *(
-        f"src/acetune/{name}"
-        for name in ("core/*", "policies/*", "searchers/*", "stopper*", "coordinator*")
-    ),
-    *(f"src/acetune/replay/{name}" for name in ("simulator", "judged", "picking", "synthetic")),
-    *(f"benchmarks/{name}" for name in ("regret", "grid_cells")),
-)
-IMPORTS = (ast.Import, ast.ImportFrom)
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
 MIXED = "several"
 
 
@@ -181,38 +170,6 @@ def tpe_policies(folder: Path) -> list[str]:
         )
     best = best_policy(scores, plan.FIXED, cells)
     return list(dict.fromkeys([*plan.TPE[:-1], best, plan.TPE[-1]]))
-
-
-def code_hash(policy: str) -> str:
-    """Of the source files that decide a policy's numbers.
-
-    Comments, docstrings and imports do not count: code that moves to another file stays the same.
-    """
-    found = hashlib.sha256()
-    for pattern in CODE:
-        for path in sorted(plan.ROOT.glob(f"{pattern}.py")):
-            if path.stem == plan.OURS and not plan.named(policy, [plan.OURS]):
-                continue  # the one file there that serves one policy alone
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            for node in ast.walk(tree):
-                if (
-                    isinstance(node, DOCUMENTED)
-                    and ast.get_docstring(node, clean=False) is not None
-                ):
-                    del node.body[0]
-            found.update(plain(tree).encode())
-    return found.hexdigest()[:12]
-
-
-def plain(node: object) -> str:
-    """A syntax tree as text, the same in every version of Python: no imports, nothing empty."""
-    if isinstance(node, ast.AST):
-        fields = [(name, value) for name, value in ast.iter_fields(node) if value not in (None, [])]
-        inner = ", ".join(f"{name}={plain(value)}" for name, value in fields)
-        return f"{type(node).__name__}({inner})"
-    if isinstance(node, list):
-        return f"[{', '.join(plain(part) for part in node if not isinstance(part, IMPORTS))}]"
-    return repr(node)
 
 
 if __name__ == "__main__":

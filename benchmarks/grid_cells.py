@@ -101,7 +101,14 @@ class CellRunner:
     def __call__(self, job: Job) -> list[Score]:
         """The scores of a policy in cells that differ in their budgets only."""
         cells, policy = job
-        judged, scale = self._judge(cells[0])
+        runs = self.replay(cells, policy, range(self._seeds))
+        return [self.score(cell, of_cell) for cell, of_cell in zip(cells, runs, strict=True)]
+
+    def replay(
+        self, cells: Sequence[GridCell], policy: str, seeds: Iterable[int]
+    ) -> list[tuple[Run, ...]]:
+        """The runs of a policy in each of these cells, which differ in rising budgets only."""
+        judged, _ = self._judge(cells[0])
         budgets = [budget_s(judged.table, cell.configs, self._workers) for cell in cells]
         by_seed = [
             simulate_budgets(
@@ -113,13 +120,15 @@ class CellRunner:
                 workers=self._workers,
                 max_trials=cells[0].max_trials,
             )
-            for seed in range(self._seeds)
+            for seed in seeds
         ]
-        size = len(judged.table.configs)
-        return [
-            score_runs(runs, scale, budget, self._workers, size)
-            for runs, budget in zip(zip(*by_seed, strict=True), budgets, strict=True)
-        ]
+        return list(zip(*by_seed, strict=True))
+
+    def score(self, cell: GridCell, runs: Sequence[Run]) -> Score:
+        """What the runs of one policy in this cell come to."""
+        judged, scale = self._judge(cell)
+        budget = budget_s(judged.table, cell.configs, self._workers)
+        return score_runs(runs, scale, budget, self._workers, len(judged.table.configs))
 
     def _judge(self, cell: GridCell) -> tuple[JudgedTable, RegretScale]:
         key = (cell.table, cell.limit, cell.cost_ratio)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple, TypeAlias
 
 from acetune.core.errors import GoalError
 from acetune.replay.statistics import Ranks, rank_losses
 from benchmarks.grid_cells import GridCell, Score, Scores
+
+# of a policy over cells
+Mean: TypeAlias = Callable[[Scores, str, Sequence[GridCell]], float]
 
 
 class PolicySummary(NamedTuple):
@@ -49,14 +52,16 @@ def summarise_policy(scores: Scores, policy: str, cells: Sequence[GridCell]) -> 
     )
 
 
-def mean_regret(scores: Scores, policy: str, cells: Iterable[GridCell]) -> float:
+def mean_regret(scores: Scores, policy: str, cells: Sequence[GridCell]) -> float:
     """Over these cells, each counted once."""
     return statistics.fmean(scores[cell][policy].regret for cell in cells)
 
 
-def best_policy(scores: Scores, policies: Sequence[str], cells: Sequence[GridCell]) -> str:
+def best_policy(
+    scores: Scores, policies: Sequence[str], cells: Sequence[GridCell], mean: Mean = mean_regret
+) -> str:
     """The one with the smallest mean regret; the first of equals."""
-    return min(policies, key=lambda policy: mean_regret(scores, policy, cells))
+    return min(policies, key=lambda policy: mean(scores, policy, cells))
 
 
 def rank_in_cells(scores: Scores, policies: Sequence[str], cells: Sequence[GridCell]) -> Ranks:
@@ -95,6 +100,7 @@ def choose_elsewhere(
     settings: Sequence[str],
     cells: Sequence[GridCell],
     left_out: Iterable[Collection[str]],
+    mean: Mean = mean_regret,
 ) -> list[HeldOut]:
     """For each group of tables the setting with the best mean over the cells of all others."""
     found = []
@@ -102,8 +108,8 @@ def choose_elsewhere(
         others = [cell for cell in cells if cell.table not in tables]
         if not others:
             raise GoalError(f"no tables are left to choose on without {', '.join(tables)}")
-        setting = best_policy(scores, settings, others)
-        found.append(HeldOut(tuple(tables), setting, mean_regret(scores, setting, others)))
+        setting = best_policy(scores, settings, others, mean)
+        found.append(HeldOut(tuple(tables), setting, mean(scores, setting, others)))
     return found
 
 

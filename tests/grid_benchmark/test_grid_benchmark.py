@@ -16,6 +16,7 @@ from optuna.samplers._tpe import _truncnorm
 from acetune.core.errors import AcetuneError
 from acetune.policies import parse_policy
 from benchmarks.grid_cells import CellRunner
+from benchmarks.grid_code import code_hash, plain
 from benchmarks.grid_file import read_scores, write_scores
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,13 +135,13 @@ def test_tpe_needs_the_best_fixed_policy(grid: Any, tmp_path: Path) -> None:
         grid.main(["--seeds", "2", "--part", "tpe", "--out", str(tmp_path)])
 
 
-def test_what_decides_the_numbers_of_a_policy_is_told_apart(grid: Any) -> None:
+def test_what_decides_the_numbers_of_a_policy_is_told_apart() -> None:
     """Ours is made of one file more; comments, docstrings and imports do not count."""
-    assert grid.code_hash("ace2") == grid.code_hash("ace2:spacing=0") != grid.code_hash("ace")
-    assert grid.code_hash("ace") == grid.code_hash("none")
+    assert code_hash("ace2") == code_hash("ace2:spacing=0") != code_hash("ace")
+    assert code_hash("ace") == code_hash("none")
     texts = ("def f(a):\n    return a", "import b\ndef f( a ): return a # b")
     one, two = (ast.parse(text) for text in texts)
-    assert grid.plain(one) == grid.plain(two) != grid.plain(ast.parse("def f(a): return -a"))
+    assert plain(one) == plain(two) != plain(ast.parse("def f(a): return -a"))
 
 
 def test_the_whole_grid_is_what_was_asked_for() -> None:
