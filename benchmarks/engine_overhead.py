@@ -27,9 +27,9 @@ from typing import Any, NamedTuple, TypeAlias
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import acetune
-from acetune.coordinator import Coordinator
-from acetune.link import Report
+from acetune.study.coordinator import Coordinator
 from acetune.study.store import Store
+from acetune.trial.link import Report
 from benchmarks.common import Page, peak_rss_bytes, results_folder, rss_bytes, say, tree_cpu_s
 
 MEMORY_LIMIT_S = 360.0

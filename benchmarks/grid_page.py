@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from acetune.drawing import write_figures
 from acetune.replay.figures import critical_difference
 from acetune.replay.statistics import Ranks
+from acetune.report.figure_files import write_figures
 from benchmarks import grid_plan as plan
 from benchmarks.common import say
 from benchmarks.grid_cells import GridCell, Scores

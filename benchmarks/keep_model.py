@@ -21,7 +21,7 @@ from typing import TypeAlias
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import acetune
-from acetune.artifacts import Kept, kept_name, read_through, write_folder
+from acetune.trial.artifacts import Kept, kept_name, read_through, write_folder
 from benchmarks.common import Page, results_folder, run_main, say
 
 SIZES = {"10 kB": 10_000, "1 MB": 1_000_000, "100 MB": 100_000_000}

@@ -18,10 +18,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from acetune.cli.progress import progress_bar
+from acetune.cli.progress_bar import progress_bar
 from acetune.core.errors import AcetuneError
-from acetune.engines.local import available_cores
 from acetune.policies import parse_policy
+from acetune.run.local_workers import available_cores
 from benchmarks import grid_plan as plan
 from benchmarks.common import Page, run_main, say
 from benchmarks.grid_cells import GridCell

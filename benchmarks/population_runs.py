@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple, TypeAlias
 
 from acetune.core.errors import AcetuneError
 from acetune.policies import parse_policy
-from acetune.replay.processes import Lost, run_jobs
+from acetune.replay.parallel import Lost, run_jobs
 from benchmarks.grid_cells import CellRunner, GridCell, Score
 from benchmarks.grid_code import code_hash
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from acetune.core.errors import GoalError
-from acetune.replay.judged import JudgedTable
+from acetune.replay.judged_table import JudgedTable
 
 
 class RegretScale(NamedTuple):

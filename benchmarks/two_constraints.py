@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from acetune.cli.progress import progress_bar
+from acetune.cli.progress_bar import progress_bar
 from acetune.core.errors import AcetuneError
-from acetune.engines.local import available_cores
 from acetune.replay.curves import CurveTable, TableConstraint
-from acetune.replay.judged import judge
-from acetune.replay.processes import Lost, run_jobs
+from acetune.replay.judged_table import judge
+from acetune.replay.parallel import Lost, run_jobs
 from acetune.replay.simulator import simulate_budgets
+from acetune.run.local_workers import available_cores
 from benchmarks import grid_plan as plan
 from benchmarks.common import run_main, say, versions
 from benchmarks.grid_cells import budget_s, score_runs

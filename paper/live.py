@@ -8,8 +8,8 @@ from pathlib import Path
 
 from acetune.cli._demo_credit import CreditTask
 from acetune.core.goals import Constraint
+from acetune.run.tuning import tune
 from acetune.study.result import StudyResult
-from acetune.tuning import tune
 from paper.live_plan import LiveCase, LivePlan
 from paper.live_studies import Studies
 from paper.measuring import SEARCHERS_WITH_START

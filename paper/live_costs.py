@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acetune.replay.curves import CurveTable
-from acetune.space import Choice, Space
+from acetune.searchers.space import Choice, Space
 
 Array = NDArray[np.float64]
 Begun: TypeAlias = tuple[Mapping[str, Any], int]  # a configuration and its number of steps

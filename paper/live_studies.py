@@ -16,12 +16,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from acetune.artifacts import delete_inside
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
 from acetune.core.reason import INTERRUPTED
-from acetune.hardware import available_cores, processor
 from acetune.study.store import Store, reading
-from acetune.versions import installed_versions
+from acetune.study.versions import installed_versions
+from acetune.trial.artifacts import delete_inside
+from acetune.trial.hardware import available_cores, processor
 from paper.live_plan import LiveCase
 
 _CONDITIONS = "conditions.json"

@@ -11,14 +11,14 @@ from typing import Annotated
 
 import typer
 
-from acetune.cli.progress import progress_bar
+from acetune.cli.progress_bar import progress_bar
 from acetune.core.errors import GoalError, TableError
-from acetune.drawing import write_figures
-from acetune.engines.local import available_cores
-from acetune.hardware import describe_hardware
 from acetune.replay.curves import CurveTable
 from acetune.replay.table import read_table
-from acetune.versions import installed_versions
+from acetune.report.figure_files import write_figures
+from acetune.run.local_workers import available_cores
+from acetune.study.versions import installed_versions
+from acetune.trial.hardware import describe_hardware
 from paper import ablations, case_study, fairness, robustness
 from paper.measuring import Case, Measured, Plan, jobs_of, measure, to_json
 from paper.page import Drawn, Page

@@ -14,12 +14,12 @@ import typer
 
 from acetune.cli._demo_credit import lightgbm
 from acetune.cli.exits import ExitCode
-from acetune.cli.progress import progress_bar
+from acetune.cli.progress_bar import progress_bar
 from acetune.core.errors import GoalError
-from acetune.drawing import write_figures
 from acetune.replay.curves import CurveTable
+from acetune.report.figure_files import write_figures
 from acetune.searchers import make_searcher
-from acetune.space import Space
+from acetune.searchers.space import Space
 from acetune.study.result import StudyResult
 from paper.live import run_pending
 from paper.live_page import live_json, live_report

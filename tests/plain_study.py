@@ -14,7 +14,7 @@ from typing import Any
 
 from acetune.core.goals import Estimate, Goals
 from acetune.core.goals_json import goals_from_json
-from acetune.study.found import (
+from acetune.study.findings import (
     Confirmation,
     ConstraintTime,
     FailureOfCheck,

@@ -35,7 +35,7 @@ FRAMEWORKS = frozenset(
 )
 SLOW_IMPORTS = FRAMEWORKS | {
     "acetune.ray",
-    "acetune.tuning",  # tune() starts workers
+    "acetune.run.tuning",  # tune() starts workers
     "acetune.tune",
     "axe_playwright_python",
     "kaleido",

@@ -23,8 +23,8 @@ from acetune.core.errors import MissingExtraError, ReportError
 from acetune.core.goals import Goals, Objective
 from acetune.core.record import Progress
 from acetune.distributed import Broadcast, SharedTrial, torch_broadcast
-from acetune.link import Link, Plan, Reply, Report
-from acetune.trial import TrialContext
+from acetune.trial.link import Link, Plan, Reply, Report
+from acetune.trial.trial import TrialContext
 
 TOTAL = 6
 SPAWN = multiprocessing.get_context("spawn")

@@ -27,7 +27,7 @@ import typer
 
 import acetune
 from acetune.cli import app
-from acetune.study.found import FoundCheckpoint
+from acetune.study.findings import FoundCheckpoint
 from documents import DOCS, PAGES, ROOT, WITH_CODE, blocks
 from paper.__main__ import app as experiments
 from paper.reproduce import PARTS

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from acetune.core.errors import GoalError, StudyError
-from acetune.exclusive import (
+from acetune.trial.device_locks import GivenUpError, lock_folder
+from acetune.trial.exclusive import (
     DeviceNeeds,
     DeviceUse,
     alone,
@@ -28,7 +29,6 @@ from acetune.exclusive import (
     paused,
     waiting_until,
 )
-from acetune.locks import GivenUpError, lock_folder
 
 ALONE = SimpleNamespace(measured_alone=True)
 DEADLINE_S = 60.0
@@ -84,7 +84,7 @@ def process(body: str) -> Iterator[subprocess.Popen[str]]:
     source = (
         "import os, subprocess, sys, time\n"
         "from types import SimpleNamespace\n"
-        "from acetune.exclusive import DeviceUse, alone\n"
+        "from acetune.trial.exclusive import DeviceUse, alone\n"
         "check = SimpleNamespace(measured_alone=True)\n"
         "def ready(): print('ready', flush=True)\n" + body
     )
@@ -317,7 +317,7 @@ def test_a_crowd_on_three_devices_never_measures_in_company_and_always_ends(tmp_
     log = tmp_path / "log"
     log.touch()
     setup = "import os, time\nfrom types import SimpleNamespace\n"
-    setup += "from acetune.exclusive import DeviceUse, alone\n"
+    setup += "from acetune.trial.exclusive import DeviceUse, alone\n"
     setup += "check = SimpleNamespace(measured_alone=True)\n"
     crowd = [
         subprocess.Popen([sys.executable, "-c", setup + STORM, str(number), str(log)])
@@ -488,7 +488,7 @@ def test_a_folder_of_somebody_else_is_an_error(monkeypatch: pytest.MonkeyPatch) 
     lock_folder().mkdir()
     mine = os.getuid()
     folder = lock_folder()
-    monkeypatch.setattr("acetune.locks.lock_folder", lambda: folder)
+    monkeypatch.setattr("acetune.trial.device_locks.lock_folder", lambda: folder)
     monkeypatch.setattr(os, "getuid", lambda: mine + 1)
     with pytest.raises(StudyError, match="belongs to another user; remove it, or set TMPDIR"):
         trains()

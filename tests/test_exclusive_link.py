@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from acetune.core.decision import Action, Decision
-from acetune.exclusive_link import ExclusiveLink
-from acetune.link import Link, Plan, Reply, Report
-from acetune.locks import lock_folder
+from acetune.trial.device_locks import lock_folder
+from acetune.trial.exclusive_link import ExclusiveLink
+from acetune.trial.link import Link, Plan, Reply, Report
 from test_exclusive import ALONE, room
 
 BUSY, FREE = "some that train", "nobody"

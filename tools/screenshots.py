@@ -23,7 +23,7 @@ from playwright.sync_api import Browser
 from rich.console import Console
 from rich.text import Text
 
-from acetune.dashboard import DashboardServer
+from acetune.report.dashboard import DashboardServer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from browser import browsing, opened  # the one that the tests use

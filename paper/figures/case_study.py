@@ -12,8 +12,8 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from acetune.core.errors import GoalError
-from acetune.drawing.palette import COLOURS, TEXT
 from acetune.replay.figures.panels import Panels
+from acetune.report.palette import COLOURS, TEXT
 from paper.figures.log_axis import log_ticks
 
 _ROW = 16  # pixels a label

@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 
 from acetune.core.cost import best_interval, interval_threshold
 from acetune.core.cost import expected_cost as cost
-from acetune.drawing.palette import COLOURS
 from acetune.replay.figures.panels import Panels
+from acetune.report.palette import COLOURS
 from paper.figures.log_axis import log_ticks
 
 _OFTEN, _ONCE, _EQUAL = COLOURS[1], COLOURS[0], "#000000"

@@ -8,9 +8,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from acetune.core.errors import GoalError
-from acetune.drawing.palette import COLOURS
 from acetune.replay.figures.panels import Panels
 from acetune.replay.statistics import Interval
+from acetune.report.palette import COLOURS
 
 _OURS, _THEIRS = COLOURS[0], COLOURS[1]
 _HERE, _THE_PAPER = "replayed here", "the paper"

@@ -25,8 +25,8 @@ from acetune.constraints.fairness import equalized_odds_difference
 from acetune.core.errors import AcetuneError, MissingExtraError
 from acetune.core.goals import Constraint, Estimate
 from acetune.replay.training import Task
-from acetune.space import Dimension, choice, lograndint, loguniform, randint, uniform
-from acetune.trial import Trial
+from acetune.searchers.space import Dimension, choice, lograndint, loguniform, randint, uniform
+from acetune.trial.trial import Trial
 
 Array = NDArray[Any]
 

@@ -23,8 +23,8 @@ from acetune.constraints.robustness.transformer import TransformerPredictor, req
 from acetune.core.errors import AcetuneError
 from acetune.core.goals import Constraint
 from acetune.replay.training import Task
-from acetune.space import Dimension, choice, loguniform, uniform
-from acetune.trial import Trial
+from acetune.searchers.space import Dimension, choice, loguniform, uniform
+from acetune.trial.trial import Trial
 from paper.tasks.finetuning import FineTuner, Labelled, label_texts
 from paper.tasks.pretrained import (
     DISTILBERT,

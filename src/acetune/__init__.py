@@ -26,15 +26,15 @@ from acetune.policies import (
     Policy,
     TruncationSelection,
 )
-from acetune.searchers.base import Searcher
-from acetune.space import choice, lograndint, loguniform, randint, uniform
-from acetune.stopper import Stopper
-from acetune.trial import Trial
+from acetune.policies.stopper import Stopper
+from acetune.searchers.searcher import Searcher
+from acetune.searchers.space import choice, lograndint, loguniform, randint, uniform
+from acetune.trial.trial import Trial
 
 if TYPE_CHECKING:
-    from acetune.listener import StudyCallback
+    from acetune.run.study_callbacks import StudyCallback
+    from acetune.run.tuning import tune
     from acetune.study.result import StudyResult, load
-    from acetune.tuning import tune
 
 __version__ = "0.1.0"
 
@@ -74,10 +74,10 @@ __all__ = [
 # The parts that need the study file, the terminal or the engines: loaded on first use, so that a
 # worker process, which needs none of them, starts fast.
 _ON_USE = {
-    "StudyCallback": "acetune.listener",
+    "StudyCallback": "acetune.run.study_callbacks",
     "StudyResult": "acetune.study.result",
     "load": "acetune.study.result",
-    "tune": "acetune.tuning",
+    "tune": "acetune.run.tuning",
 }
 # and the homes of those who run another tuner: `import acetune` is enough for acetune.ray
 _ROOMS = (

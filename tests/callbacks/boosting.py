@@ -13,7 +13,7 @@ from acetune import ACE, Constraint, Trial
 from acetune.core.goals import Goals, Objective
 from acetune.core.record import Progress
 from acetune.testing._trial import NotingLink
-from acetune.trial import TrialContext
+from acetune.trial.trial import TrialContext
 
 EVERY_STEP = ACE(truncation=0, interval=1, gate=False)
 AT_END = ACE(truncation=0, interval="end", gate=False)

@@ -12,7 +12,7 @@ import pytest
 import acetune as library
 from acetune.replay.recorder import draw
 from acetune.replay.table import read_table
-from acetune.space import Space
+from acetune.searchers.space import Space
 from cli.inside import Command
 
 FILE = """

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import acetune
-from acetune.checking import call_check, takes_model
 from acetune.constraints import FairnessCheck, fairness
 from acetune.constraints.fairness_check import MetricName
 from acetune.core.errors import AcetuneError, GoalError, GoalWarning
 from acetune.core.goals import Constraint, Estimate, FailedCheck
 from acetune.testing import check_constraint
+from acetune.trial.checks import call_check, takes_model
 
 RNG = np.random.default_rng(3)
 Y = RNG.integers(0, 2, 500)

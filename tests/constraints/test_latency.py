@@ -22,20 +22,20 @@ import pytest
 
 import acetune
 from acetune import Constraint, Estimate, Trial
-from acetune.checking import evaluate
 from acetune.constraints._reserved import MeasurementError, helper_on
 from acetune.constraints.latency import LatencyCheck, LatencyProfile, measure_latency, quantile
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.goals import FailedCheck, Goals, Objective
-from acetune.exclusive import DeviceUse, alone
-from acetune.exclusive_link import ExclusiveLink
-from acetune.hardware import THREAD_VARIABLES as THREADS
-from acetune.link import Link, Plan, Reply, Report
-from acetune.locks import lock_folder
-from acetune.replay.processes import run_jobs
+from acetune.replay.parallel import run_jobs
 from acetune.testing import check_constraint
-from acetune.trial import TrialContext
+from acetune.trial.checks import evaluate
+from acetune.trial.device_locks import lock_folder
+from acetune.trial.exclusive import DeviceUse, alone
+from acetune.trial.exclusive_link import ExclusiveLink
+from acetune.trial.hardware import THREAD_VARIABLES as THREADS
+from acetune.trial.link import Link, Plan, Reply, Report
+from acetune.trial.trial import TrialContext
 
 CORES = sorted(os.sched_getaffinity(0))
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from acetune import Constraint
-from acetune.checking import call_check
 from acetune.constraints.size import parameters, serialized_bytes
 from acetune.core.errors import AcetuneError
 from acetune.core.goals import Estimate
 from acetune.testing import check_constraint
+from acetune.trial.checks import call_check
 
 os.environ.setdefault("KERAS_BACKEND", "torch")  # read once, when keras is imported
 

@@ -21,7 +21,7 @@ from acetune.core.goals import (
     as_number,
 )
 from acetune.policies import ACE
-from acetune.stopper import Stopper
+from acetune.policies.stopper import Stopper
 
 NAN, INF = math.nan, math.inf
 LOSS = Objective("loss")

@@ -8,7 +8,7 @@ import pytest
 from acetune import ACE, Stopper
 from acetune.core.groups import Group
 from acetune.core.record import Progress
-from acetune.policies.base import best_step
+from acetune.policies.policy import best_step
 
 
 @pytest.mark.parametrize("n", [3, 2500])  # a list, and a SortedList

@@ -10,16 +10,16 @@ import pytest
 
 import acetune
 from acetune import Constraint, Estimate, Stopper
-from acetune.checking import RaisedCheck, call_check
 from acetune.core.errors import AcetuneError, GoalError, ReportError, SpaceError, TableError
 from acetune.core.goals import Objective, as_measurement
 from acetune.core.numbers import as_number, as_whole, is_bool
-from acetune.options import make_settings
 from acetune.optuna import AcePruner
 from acetune.ray import AceScheduler
 from acetune.replay.curves import CurveTable, TableConstraint, make_table
+from acetune.run.options import make_settings
 from acetune.searchers import make_searcher
-from acetune.space import Space
+from acetune.searchers.space import Space
+from acetune.trial.checks import RaisedCheck, call_check
 
 torch = pytest.importorskip("torch")
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acetune.checking import Constant, evaluate
 from acetune.core.errors import ReportError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
-from acetune.core.measured import Costs
+from acetune.core.measured_costs import Costs
 from acetune.core.observation import check_result
-from acetune.optuna.told import amounts
+from acetune.optuna.told_to_optuna import amounts
 from acetune.policies import ACE, ACE2, Policy
-from acetune.stopper import Stopper
+from acetune.policies.stopper import Stopper
+from acetune.trial.checks import Constant, evaluate
 
 TWO = (Constraint("a", upper=1.0), Constraint("b", upper=10.0))
 GOALS = Goals(Objective("loss"), TWO)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from acetune import ACE, ACE2, ASHA, Constraint, NoStopping, Policy, Stopper
 from acetune.core.errors import ReportError
-from acetune.stopper_trial import StopperTrial
-from acetune.validation import LARGEST_STEP
+from acetune.core.report_values import LARGEST_STEP
+from acetune.policies.stopper_trial import StopperTrial
 from properties import examples
 
 LIMITS = (Constraint("g", upper=1), Constraint("h", lower=0))

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from acetune.dashboard import DashboardServer
+from acetune.report.dashboard import DashboardServer
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from acetune.core.errors import AcetuneError, GoalError
-from acetune.dashboard import DashboardServer
+from acetune.report.dashboard import DashboardServer
 from dashboard.serving import asking, serving
 
 TOKEN = "open-sesame_42"

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import acetune
 from acetune.cli import app
-from acetune.study.ahead import ReadAhead
+from acetune.study.read_ahead import ReadAhead
 from synthetic_study import make_study
 
 
@@ -114,7 +114,7 @@ def test_it_starts_without_packages_of_other_verbs(finished: Path) -> None:
     code = (
         "import sys, acetune.cli; sys.argv = ['acetune', 'dashboard', '--help']\n"
         "try: acetune.cli.main()\n"
-        "except SystemExit: import acetune.dashboard\n"
+        "except SystemExit: import acetune.report.dashboard\n"
         "print(sorted({'optuna', 'pandas', 'lightgbm', 'ray'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

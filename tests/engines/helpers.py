@@ -26,7 +26,7 @@ from acetune import Stopper, StudyCallback, StudyResult, Trial
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.goals_json import goals_from_json
 from acetune.core.outcome import Outcome
-from acetune.stopper_trial import StopperTrial
+from acetune.policies.stopper_trial import StopperTrial
 
 SPACE = {"x": acetune.uniform(-1000.0, 1000.0)}
 DEADLINE_S = 60.0  # for waiting; nothing is asserted about times

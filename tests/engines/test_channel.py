@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acetune.core.goals import Estimate
-from acetune.engines import messages as m
-from acetune.engines.channel import DriverChannel, WorkerChannel
-from acetune.link import Report
+from acetune.run import messages as m
+from acetune.run.channel import DriverChannel, WorkerChannel
+from acetune.trial.link import Report
 
 MESSAGES = [
     m.Ready(),

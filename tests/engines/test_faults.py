@@ -21,11 +21,11 @@ import pytest
 
 import acetune
 from acetune import ACE, ACE2, Constraint, Stopper, Trial, TrialStopped
-from acetune.artifacts import kept_name, write_folder
-from acetune.coordinator import Coordinator
 from acetune.core.errors import ReportError, StudyError, TrainingCodeError
-from acetune.link import Report
+from acetune.study.coordinator import Coordinator
 from acetune.study.store import Store
+from acetune.trial.artifacts import kept_name, write_folder
+from acetune.trial.link import Report
 from engines.helpers import (
     DEADLINE_S,
     DRIVER,

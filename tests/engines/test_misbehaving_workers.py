@@ -18,8 +18,8 @@ import acetune
 from acetune import Constraint, Trial
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.reason import INTERRUPTED
-from acetune.engines import messages as m
-from acetune.link import Report
+from acetune.run import messages as m
+from acetune.trial.link import Report
 from engines.helpers import (
     DEADLINE_S,
     report_rows,

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from acetune.engines import reception as module
-from acetune.engines.channel import DriverChannel
-from acetune.engines.messages import Notice
-from acetune.engines.reception import Pass, Reception, enter
+from acetune.run import ray_connections as module
+from acetune.run.channel import DriverChannel
+from acetune.run.messages import Notice
+from acetune.run.ray_connections import Pass, Reception, enter
 from engines.helpers import wait_for
 
 

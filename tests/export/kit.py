@@ -81,7 +81,7 @@ def writing(
     space: Mapping[str, Any] | None = None,
     objective: str = "loss",
 ) -> Iterator[Author]:
-    """A new study file; ``space`` as :meth:`acetune.space.Space.describe` gives it."""
+    """A new study file; ``space`` as :meth:`acetune.searchers.space.Space.describe` gives it."""
     goals = Goals(Objective(objective, mode), tuple(constraints))
     described = {"x": {"float": [0.0, 1.0], "log": False}} if space is None else space
     study = describe_study(goals, (), ACE(), described, SETTINGS)

@@ -9,7 +9,7 @@ import pytest
 
 from acetune.core.errors import AcetuneError, GoalError
 from acetune.replay.curves import CurveTable
-from acetune.replay.judged import judge, parse_limit
+from acetune.replay.judged_table import judge, parse_limit
 from acetune.replay.simulator import simulate
 from acetune.replay.synthetic import synthetic_table
 from benchmarks.grid_cells import CellRunner, GridCell, Score, Scores, budget_s, score_all

@@ -15,7 +15,7 @@ import pytest
 from acetune.core.errors import AcetuneError, GoalError
 from acetune.core.goals import Objective
 from acetune.replay.curves import CurveTable, TableConstraint
-from acetune.replay.judged import judge, parse_limit
+from acetune.replay.judged_table import judge, parse_limit
 from acetune.replay.simulator import simulate
 from acetune.replay.synthetic import synthetic_table
 from acetune.replay.table import write_table

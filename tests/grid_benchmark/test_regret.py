@@ -9,7 +9,7 @@ import pytest
 
 from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint, Objective
-from acetune.replay.judged import judge
+from acetune.replay.judged_table import judge
 from benchmarks import regret
 from benchmarks.regret import RegretScale, regret_scale
 from replay.watching import curve, table_of

@@ -15,7 +15,7 @@ import acetune.optuna
 from acetune import ACE, ASHA, Constraint, Estimate, NoStopping
 from acetune.core.errors import GoalError, ReportError
 from acetune.optuna import AcePruner
-from acetune.stopper import RepeatedReportWarning
+from acetune.policies.stopper import RepeatedReportWarning
 from optuna_pruner.kit import LIMIT, NEVER, begun, loaded, made, objective, play, told
 
 

@@ -12,8 +12,8 @@ from acetune import drawing
 from acetune.core.cost import best_interval, interval_threshold
 from acetune.core.cost import expected_cost as cost
 from acetune.core.errors import GoalError
-from acetune.drawing.palette import COLOURS
 from acetune.replay.statistics import Interval
+from acetune.report.palette import COLOURS
 from paper import figures
 from paper.figures.expected_cost import HORIZONS, RATIOS, spread_apart, switch_length
 from replay.test_figures import require_image, require_kaleido, texts, traces

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 import acetune
 from acetune.cli._demo_credit import Rows
 from acetune.core.errors import AcetuneError, MissingExtraError
-from acetune.space import Space
+from acetune.searchers.space import Space
 from paper.tasks.law import LawModel, LawTask, made_law, read_law, row_weights
 
 CONFIG: dict[str, Any] = {

@@ -11,7 +11,7 @@ from acetune.core.errors import TableError
 from acetune.core.goals import Objective
 from acetune.replay.curves import CurveTable, TableConstraint, make_table
 from acetune.replay.statistics import Interval
-from acetune.space import Space, lograndint, loguniform, uniform
+from acetune.searchers.space import Space, lograndint, loguniform, uniform
 from paper.live_costs import ExpectedCosts
 from paper.live_runs import Trained
 from paper.live_speed import Calibration, Slowdown, require_space, slowdown

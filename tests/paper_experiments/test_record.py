@@ -12,7 +12,7 @@ from acetune.replay.curves import CurveTable
 from acetune.replay.recorder import Partial, draw
 from acetune.replay.simulator import simulate
 from acetune.replay.table import read_table
-from acetune.space import Space
+from acetune.searchers.space import Space
 from cli.inside import Command
 from paper.tasks import load_task
 

@@ -16,7 +16,7 @@ from acetune.core.errors import AcetuneError, TableError
 from acetune.core.goals import Constraint, Objective
 from acetune.replay.compare import resampled
 from acetune.replay.curves import CurveTable, TableConstraint, make_table
-from acetune.replay.judged import judge
+from acetune.replay.judged_table import judge
 from acetune.replay.runs import Cell, Incumbent, Run
 from acetune.replay.statistics import Interval
 from acetune.replay.table import write_table

@@ -31,7 +31,7 @@ from acetune.core.errors import (
 from acetune.core.goals import Constraint, Estimate
 from acetune.replay.table import write_table
 from acetune.replay.training import Task, train_curve
-from acetune.space import Space
+from acetune.searchers.space import Space
 from acetune.study.store import INTERRUPTED, Store
 from cli.inside import Command
 from paper import live

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint, FailedCheck
-from acetune.core.measured import Costs
+from acetune.core.measured_costs import Costs
 from acetune.policies import ACE2
-from acetune.stopper import Stopper
-from acetune.stopper_trial import StopperTrial
+from acetune.policies.stopper import Stopper
+from acetune.policies.stopper_trial import StopperTrial
 from core.test_against_reference import Ask, Declare, Pair, Repeat, Retry, Study, studies
 from optuna_pruner.kit import made, play
 from properties import examples_or_more

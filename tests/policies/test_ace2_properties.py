@@ -17,17 +17,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acetune.coordinator import Coordinator
 from acetune.core.decision import Decision
 from acetune.core.goals import Constraint, Estimate, FailedCheck
 from acetune.core.record import Progress
-from acetune.link import Link, Plan, Reply, Report
 from acetune.policies import ACE2, Backoff, Policy, TruncationSelection
-from acetune.stopper import Stopper
-from acetune.stopper_trial import StopperTrial
+from acetune.policies.stopper import Stopper
+from acetune.policies.stopper_trial import StopperTrial
+from acetune.study.coordinator import Coordinator
 from acetune.study.store import Store
-from acetune.study_trial import StudyTrial
-from acetune.trial import Trial, TrialContext
+from acetune.study.study_trial import StudyTrial
+from acetune.trial.link import Link, Plan, Reply, Report
+from acetune.trial.trial import Trial, TrialContext
 from properties import examples_or_more
 
 # -- random studies ------------------------------------------------------------------------------

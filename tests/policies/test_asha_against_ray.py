@@ -11,7 +11,7 @@ import pytest
 
 from acetune.core.decision import Decision
 from acetune.policies import ASHA
-from acetune.stopper import Stopper
+from acetune.policies.stopper import Stopper
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of packages that Ray imports

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint, FailedCheck
 from acetune.policies import ACE, Backoff
-from acetune.stopper import Stopper
+from acetune.policies.stopper import Stopper
 from core.test_against_reference import Pair, Study, studies
 from properties import examples_or_more
 

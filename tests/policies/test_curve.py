@@ -15,8 +15,8 @@ from scipy import stats
 from acetune.core.decision import Decision
 from acetune.core.errors import GoalError
 from acetune.policies import PerformanceCurve
-from acetune.policies.prediction import chance_below, student_cdf
-from acetune.stopper import Stopper
+from acetune.policies._prediction import chance_below, student_cdf
+from acetune.policies.stopper import Stopper
 from properties import examples
 
 NAN = math.nan

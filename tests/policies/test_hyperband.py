@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acetune.coordinator import Coordinator
 from acetune.core.errors import GoalError
-from acetune.link import Report
 from acetune.policies import ASHA, Hyperband
-from acetune.stopper import Stopper
+from acetune.policies.stopper import Stopper
+from acetune.study.coordinator import Coordinator
 from acetune.study.store import Store
+from acetune.trial.link import Report
 from core.test_against_reference import Pair, Study, studies
 from properties import examples_or_more
 

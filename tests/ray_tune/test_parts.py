@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 import acetune
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
-from acetune.core.measured import Costs
+from acetune.core.measured_costs import Costs
 from acetune.core.record import Progress
-from acetune.link import Report
 from acetune.ray import AceSearch
-from acetune.ray.board import Terms, View
-from acetune.ray.standing import Standing
-from acetune.ray.wire import REPORT, VIOLATION, Attempt, Best, Message, decode, encode
+from acetune.ray.broadcast import Terms, View
+from acetune.ray.result_format import REPORT, VIOLATION, Attempt, Best, Message, decode, encode
+from acetune.ray.worker_progress import Standing
+from acetune.trial.link import Report
 
 numbers = st.floats(allow_nan=False)
 costs = st.none() | st.floats(0, 1e9)

@@ -11,7 +11,7 @@ import acetune.ray
 from acetune import Constraint
 from acetune.ray import AceScheduler
 from acetune.replay.curves import CurveTable
-from acetune.replay.judged import judge
+from acetune.replay.judged_table import judge
 from replay import watching
 from replay.test_simulator_against_live import (
     SEED,

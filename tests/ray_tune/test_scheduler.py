@@ -21,11 +21,11 @@ import acetune.ray
 from acetune import Constraint
 from acetune.core.errors import BrokenModelError, GoalError, ReportError
 from acetune.core.goals import Estimate, Goals, Objective
-from acetune.link import Report
 from acetune.ray import AceScheduler, AceSearch, best_result
-from acetune.ray.board import Terms
-from acetune.ray.desk import Desk, close_experiment
-from acetune.ray.wire import Attempt, Message, best_in
+from acetune.ray.broadcast import Terms
+from acetune.ray.experiment import Desk, close_experiment
+from acetune.ray.result_format import Attempt, Message, best_in
+from acetune.trial.link import Report
 
 from . import trainables
 from .helpers import EOD, fit, rows

@@ -19,7 +19,7 @@ from acetune.core.errors import AcetuneError, GoalError, SpaceError, TableError
 from acetune.core.goals import Constraint
 from acetune.policies import ACE, POLICY_NAMES, NoStopping, parse_policy
 from acetune.replay.curves import CurveTable
-from acetune.replay.judged import judge
+from acetune.replay.judged_table import judge
 from acetune.replay.runs import Cell, Run
 from acetune.replay.simulator import simulate
 from acetune.replay.synthetic import synthetic_table

@@ -15,13 +15,13 @@ import pytest
 
 from acetune import drawing
 from acetune.core.errors import AcetuneError, GoalError, MissingExtraError
-from acetune.drawing.palette import COLOURS
 from acetune.replay import figures
 from acetune.replay.figures.dots import mean_interval
 from acetune.replay.figures.over_time import value_range
 from acetune.replay.figures.panels import cell_titles, looks
 from acetune.replay.runs import Cell, Incumbent, Run, summarise
 from acetune.replay.statistics import Progress, Ranks, rank_policies
+from acetune.report.palette import COLOURS
 
 HARD = Cell("credit", "eod <= 0.25", 1.94, 35.0, 4, "random")
 EASY = Cell("credit", "eod <= 0.325", 1.94, 35.0, 4, "random")

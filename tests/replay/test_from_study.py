@@ -48,7 +48,7 @@ def test_a_study_in_which_everything_was_checked(study: Path, tmp_path: Path) ->
 
     assert (table.name, table.objective.name, table.objective.mode) == ("study", "loss", "min")
     assert table.configs == tuple({"x": x} for x in xs)
-    assert table.space == acetune.space.Space(SPACE).describe()
+    assert table.space == acetune.searchers.space.Space(SPACE).describe()
     assert table.made["study"] == "study.db" and table.made["policy"]["name"] == "ACE"
     (limit,) = table.constraints
     assert (limit.metric, limit.upper, limit.cost_s, limit.sparse) == ("g", 1.0, 0.5, False)

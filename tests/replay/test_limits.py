@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acetune.core.errors import GoalError
-from acetune.replay.judged import parse_limit
+from acetune.replay.judged_table import parse_limit
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ import pytest
 
 from acetune.core.errors import GoalError, TrainingCodeError
 from acetune.interprocess.child import Child
-from acetune.replay import processes
-from acetune.replay.processes import Lost, run_jobs
+from acetune.replay import parallel as processes
+from acetune.replay.parallel import Lost, run_jobs
 from engines.helpers import alive, append_line, output_of, read_lines, script, wait_for
 
 
@@ -135,7 +135,7 @@ def test_threads_of_numerical_libraries() -> None:
 
 def test_scripts_need_no_guard_and_may_return_objects_of_their_own(tmp_path: Path) -> None:
     source = """
-from acetune.replay.processes import run_jobs
+from acetune.replay.parallel import run_jobs
 
 class Found:
     def __init__(self, number):
@@ -329,7 +329,7 @@ def test_a_loop_that_is_left_by_an_error_ends_the_workers(
 def test_workers_end_when_their_parent_was_killed(tmp_path: Path) -> None:
     source = """
 import os, subprocess, sys, threading
-from acetune.replay.processes import run_jobs
+from acetune.replay.parallel import run_jobs
 
 def job(path):
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])

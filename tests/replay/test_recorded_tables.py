@@ -8,8 +8,8 @@ import pytest
 
 from acetune.core.goals import Constraint
 from acetune.replay import judge, read_table, simulate, summarise
-from acetune.searchers.base import searched_part
-from acetune.space import Space
+from acetune.searchers.searcher import searched_part
+from acetune.searchers.space import Space
 
 TABLES = Path(__file__).parents[2] / "tables"
 

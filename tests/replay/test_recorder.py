@@ -33,7 +33,7 @@ from acetune.replay.recorder import (
 )
 from acetune.replay.table import read_table
 from acetune.replay.training import RecordedCurve, Task, train_curve
-from acetune.space import Space
+from acetune.searchers.space import Space
 from engines.helpers import alive, append_line, read_lines, wait_for
 
 # by value, so that workers need not import the tests with all they import
@@ -157,7 +157,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("acetune.trial.synchronised_clock", clock)
+    monkeypatch.setattr("acetune.trial.trial.synchronised_clock", clock)
     return clock
 
 

@@ -19,7 +19,7 @@ from acetune import Constraint, Trial
 from acetune.core.goals import Objective
 from acetune.policies import POLICY_NAMES, parse_policy
 from acetune.replay.curves import CurveTable, TableConstraint, make_table
-from acetune.replay.judged import judge
+from acetune.replay.judged_table import judge
 from acetune.replay.simulator import simulate
 from acetune.replay.synthetic import synthetic_table
 from acetune.study.store import reading

@@ -13,7 +13,7 @@ from acetune.core.errors import GoalError
 from acetune.replay.curves import CurveTable
 from acetune.replay.synthetic import BestFeasible, synthetic_table
 from acetune.replay.table import read_table, write_table
-from acetune.space import Integer, Space, uniform
+from acetune.searchers.space import Integer, Space, uniform
 
 
 def feasible(table: CurveTable) -> Any:

@@ -10,10 +10,10 @@ from acetune.core.goals import Constraint, Objective
 from acetune.core.outcome import Outcome
 from acetune.policies import Policy, parse_policy
 from acetune.replay.curves import CurveTable, TableConstraint, make_table
-from acetune.replay.judged import JudgedTable, judge
-from acetune.replay.picking import Picker
+from acetune.replay.judged_table import JudgedTable, judge
 from acetune.replay.runs import Cell, Run
 from acetune.replay.simulator import Simulation
+from acetune.replay.table_searcher import Picker
 
 AUC = Objective("auc", "max")
 EOD = TableConstraint("eod", upper=0.25, cost_s=0.5)

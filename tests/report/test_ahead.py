@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from acetune.study import ahead as ahead_module
-from acetune.study.ahead import ReadAhead
+from acetune.study import read_ahead as ahead_module
+from acetune.study.read_ahead import ReadAhead
 from acetune.study.store import Store
 from acetune.study.view import StudyView
 from report.test_view import require_same_as_file

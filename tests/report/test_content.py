@@ -20,7 +20,7 @@ from acetune.core.goals import Goals, Objective
 from acetune.core.reason import stated
 from acetune.report.content import content, trial_detail
 from acetune.report.figures import Digest, chosen_trials
-from acetune.study.found import Ledger
+from acetune.study.findings import Ledger
 from acetune.study.result import result_of
 from acetune.study.store import reading
 from acetune.study.view import StudyView

@@ -24,9 +24,9 @@ from acetune import (
 from acetune.cli import app
 from acetune.core.errors import StudyError
 from acetune.core.goals import Goals, Objective
-from acetune.core.measured import Costs
+from acetune.core.measured_costs import Costs
 from acetune.core.reason import NO_REASON, stated
-from acetune.policies.base import Policy
+from acetune.policies.policy import Policy
 from acetune.report.explanation import headline, telling, why_unchecked
 from acetune.report.figures import FIGURES, Digest
 from acetune.report.trial_detail import trial_detail

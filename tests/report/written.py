@@ -10,14 +10,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from acetune.artifacts import kept_name
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Mode, Objective
 from acetune.core.reason import LAST_STEP, Reason, stated
 from acetune.core.record import Progress, TrialRecord
 from acetune.policies import ACE, Policy
-from acetune.policies.strata import WORST
+from acetune.policies._worst_share import WORST
 from acetune.study.opening import describe_study
 from acetune.study.store import CheckRow, Store
+from acetune.trial.artifacts import kept_name
 
 # few numbers, so that many are equal
 _NUMBERS = st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.1, 0.2, 0.3, 1.0, 2.0, 1e-9])

@@ -9,8 +9,8 @@ import acetune
 from acetune import Searcher
 from acetune.core.outcome import Outcome
 from acetune.searchers import make_searcher
-from acetune.searchers.optuna import OptunaSearcher
-from acetune.space import Space
+from acetune.searchers._optuna import OptunaSearcher
+from acetune.searchers.space import Space
 
 SPACE = Space(
     {

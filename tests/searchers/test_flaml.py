@@ -1,7 +1,7 @@
 """Where plain FLAML goes wrong, and that our searcher does not.
 
 Each ``test_plain_...`` shows what FLAML does by itself. If one fails, FLAML has mended it, and the
-remedy in ``acetune.searchers.flaml`` can go.
+remedy in ``acetune.searchers._flaml`` can go.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from optuna.trial import TrialState
 import acetune
 from acetune.core.errors import GoalError, SpaceError
 from acetune.core.outcome import Outcome
-from acetune.searchers.flaml import FlamlSearcher, _flaml
-from acetune.space import Space
+from acetune.searchers._flaml import FlamlSearcher, _flaml
+from acetune.searchers.space import Space
 from searchers.helpers import SPACE, SQUARE, far_from, made, suggestions
 
 flaml = _flaml()
@@ -392,7 +392,7 @@ def test_plain_cannot_take_some_dimensions(space: dict[str, Any], error: type[Ex
     """That ours can is in test_searchers.py."""
     ((name, dimension),) = space.items()
     low, high = dimension.low, dimension.high
-    if isinstance(dimension, acetune.space.Integer):
+    if isinstance(dimension, acetune.searchers.space.Integer):
         domain = flaml.tune.randint(low, high + 1)
     else:
         domain = (flaml.tune.loguniform if dimension.log else flaml.tune.uniform)(low, high)

@@ -15,7 +15,7 @@ from acetune import Constraint, Searcher, Trial
 from acetune.core.errors import GoalError, MissingExtraError, SpaceError
 from acetune.core.outcome import Outcome
 from acetune.searchers import SEARCHER_NAMES, make_searcher
-from acetune.space import Space
+from acetune.searchers.space import Space
 from acetune.testing import check_searcher
 from engines.helpers import tune
 from searchers.helpers import SPACE, SQUARE, distance, far_from, made, suggestions

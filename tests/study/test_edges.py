@@ -12,8 +12,8 @@ import pytest
 
 import acetune
 from acetune import Constraint, Estimate, StudyCallback, Trial
-from acetune.hardware import physical_gpu
 from acetune.study.store import Store
+from acetune.trial.hardware import physical_gpu
 
 FREE = Constraint("g", upper=1, check=lambda model: 0.0)
 

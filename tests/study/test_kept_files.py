@@ -17,20 +17,21 @@ from typing import Any
 import pytest
 
 import acetune
-from acetune import ACE, Constraint, NoStopping, Stopper, Trial, artifacts, export
-from acetune.artifacts import Kept, kept_name, write_folder
-from acetune.coordinator import Coordinator
+from acetune import ACE, Constraint, NoStopping, Stopper, Trial, export
 from acetune.core.errors import BrokenModelError, ReportError, StudyFileError
-from acetune.engines import pipe_link
-from acetune.engines.channel import DriverChannel, WorkerChannel
-from acetune.engines.messages import Saved
 from acetune.report.html import write_report
 from acetune.report.trial_detail import trial_detail
+from acetune.run import pipe_link
+from acetune.run.channel import DriverChannel, WorkerChannel
+from acetune.run.messages import Saved
 from acetune.study import formats
+from acetune.study.coordinator import Coordinator
 from acetune.study.formats import FORMAT
 from acetune.study.opening import CodeChangedWarning
 from acetune.study.store import Store
 from acetune.study.view import StudyView
+from acetune.trial.artifacts import Kept, kept_name, write_folder
+from acetune.trial.trial import artifacts
 from engines.helpers import Events, by_hand, g_of, rows, trial_rows, tune
 
 from .format_1 import LIMIT as LIMIT_1

@@ -14,10 +14,10 @@ from pyarrow import parquet
 import acetune
 from acetune import ACE, ACE2, Constraint, NoStopping, Trial
 from acetune.core.errors import TableError
-from acetune.dashboard.reader import Reader
 from acetune.export import to_csv, to_optuna, to_parquet
 from acetune.optuna import AcePruner
 from acetune.replay.from_study import table_from_study
+from acetune.report.dashboard.reader import Reader
 from acetune.report.html import write_report
 from acetune.study.view import StudyView
 from cli.inside import Command

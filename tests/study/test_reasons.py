@@ -18,10 +18,10 @@ from acetune.core.history import History
 from acetune.core.observation import Observation
 from acetune.core.reason import NO_REASON, Reason, Wording, stated
 from acetune.core.record import TrialRecord
-from acetune.engines.messages import decode, encode
-from acetune.link import Reply
 from acetune.policies import Action, Decision, Policy
+from acetune.run.messages import decode, encode
 from acetune.testing import check_policy
+from acetune.trial.link import Reply
 from engines.helpers import by_hand, rows, tune
 
 

@@ -23,7 +23,7 @@ import acetune
 from acetune import ACE, ASHA, Constraint, NoStopping, Stopper, StudyCallback, Trial
 from acetune.core.errors import StudyError
 from acetune.core.outcome import Outcome
-from acetune.display import LiveProgress, PlainProgress, make_progress
+from acetune.run.terminal import LiveProgress, PlainProgress, make_progress
 from engines.helpers import (
     Events,
     InOrder,

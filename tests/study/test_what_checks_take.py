@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from acetune import ACE, ASHA, Constraint, Trial
-from acetune.checking import MISSING, call_check, takes_model
 from acetune.core.errors import ReportCallError, StudyError
 from acetune.core.goals import Estimate
+from acetune.trial.checks import MISSING, call_check, takes_model
 from engines.helpers import report_rows, states, tune
 
 MODEL = 5.0

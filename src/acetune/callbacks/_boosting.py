@@ -19,7 +19,7 @@ from acetune.callbacks._reporter import Saving, require_trial
 from acetune.core.errors import ReportError
 from acetune.core.goals import Objective
 from acetune.core.numbers import require_whole
-from acetune.trial import Trial
+from acetune.trial.trial import Trial
 
 Array: TypeAlias = npt.NDArray[np.float64]
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from acetune.core.errors import GoalError, ReportError
 from acetune.core.numbers import as_number, require_whole
-from acetune.trial import Trial
-from acetune.validation import require_total_steps
+from acetune.core.report_values import require_total_steps
+from acetune.trial.trial import Trial
 
 
 def require_trial(trial: object) -> Trial:

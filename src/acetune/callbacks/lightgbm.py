@@ -20,7 +20,7 @@ from acetune.callbacks._boosting import (
     same_name_twice,
 )
 from acetune.core.errors import MissingExtraError, ReportError
-from acetune.trial import Trial
+from acetune.trial.trial import Trial
 
 try:
     import lightgbm as lgb

@@ -17,7 +17,7 @@ import numpy as np
 from acetune.callbacks._reporter import Saving, require_trial
 from acetune.core.errors import GoalError, MissingExtraError
 from acetune.core.numbers import require_whole
-from acetune.trial import Trial
+from acetune.trial.trial import Trial
 
 try:
     import sklearn.ensemble as ensemble

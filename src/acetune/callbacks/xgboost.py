@@ -21,8 +21,8 @@ from acetune.callbacks._boosting import (
     same_name_twice,
 )
 from acetune.core.errors import GoalError, MissingExtraError, ReportError
-from acetune.trial import Trial
-from acetune.validation import require_total_steps
+from acetune.core.report_values import require_total_steps
+from acetune.trial.trial import Trial
 
 try:
     import xgboost as xgb

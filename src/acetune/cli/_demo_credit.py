@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from acetune.constraints.fairness import equalized_odds_difference
 from acetune.core.errors import AcetuneError, MissingExtraError
 from acetune.core.goals import Estimate
-from acetune.space import Dimension, lograndint, loguniform, uniform
-from acetune.trial import Trial
+from acetune.searchers.space import Dimension, lograndint, loguniform, uniform
+from acetune.trial.trial import Trial
 
 Array = NDArray[Any]
 

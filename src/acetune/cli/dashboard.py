@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from acetune.study.ahead import ReadAhead
+from acetune.study.read_ahead import ReadAhead
 from acetune.study.summary import shown
 
 
@@ -31,7 +31,7 @@ def dashboard(
 ) -> None:
     """Show STUDY as a live page in the browser, also while it runs. Ctrl-C ends it."""
     with ReadAhead(study) as ahead:  # a large study is read while the server is imported
-        from acetune.dashboard import DashboardServer  # needs the extra
+        from acetune.report.dashboard import DashboardServer  # needs the extra
 
         server = DashboardServer(study, host=host, port=port, token=token, ahead=ahead)
         address = server.address

@@ -12,11 +12,11 @@ from acetune.cli._demo_credit import lightgbm, made_credit, read_credit
 from acetune.cli.exits import end_with
 from acetune.cli.report import say_report
 from acetune.core.goals import Constraint
-from acetune.display import summary
 from acetune.policies import POLICY_NAMES
 from acetune.report.html import write_report
+from acetune.run.terminal import summary
+from acetune.run.tuning import tune
 from acetune.study.result import StudyResult
-from acetune.tuning import tune
 
 
 def demo(

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from acetune.export import FORMATS, format_of, to_csv, to_optuna, to_parquet
-from acetune.export.places import shown_place
+from acetune.study.export import FORMATS, format_of, to_csv, to_optuna, to_parquet
+from acetune.study.export.places import shown_place
 from acetune.study.summary import shown
 
 

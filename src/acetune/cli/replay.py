@@ -15,20 +15,20 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from acetune.cli.progress import progress_bar
+from acetune.cli.progress_bar import progress_bar
 from acetune.core.errors import AcetuneError, GoalError
 from acetune.core.goals import Constraint
 from acetune.core.words import count as counted
-from acetune.drawing import IMAGES, write_figures
-from acetune.engines.local import available_cores
 from acetune.policies import POLICY_NAMES
 from acetune.replay.compare import Setting, compare
 from acetune.replay.curves import CurveTable
 from acetune.replay.figures import critical_difference, dots, over_time
-from acetune.replay.judged import judge, parse_limit
+from acetune.replay.judged_table import judge, parse_limit
 from acetune.replay.runs import Cell, Run, Summary, summarise
 from acetune.replay.statistics import paired_signs, rank_policies
 from acetune.replay.table import read_table
+from acetune.report.figure_files import IMAGES, write_figures
+from acetune.run.local_workers import available_cores
 from acetune.searchers import SEARCHER_NAMES
 
 _TRAINED = 50  # configurations that no stopping trains in the default budget,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from acetune.core.errors import GoalError
-from acetune.drawing import write_figures
+from acetune.report.figure_files import write_figures
 from acetune.report.figures import FIGURES, drawings
 from acetune.report.html import write_report
 from acetune.study.summary import shown, size

@@ -15,13 +15,13 @@ import typer
 from rich.console import Console
 
 from acetune.cli.exits import end_with
+from acetune.core.did_you_mean import suggestion
 from acetune.core.errors import AcetuneError, GoalError, StudyError
-from acetune.core.suggestions import suggestion
-from acetune.display import summary
+from acetune.run.terminal import summary
+from acetune.run.tuning import OTHER_NAMES, tune
 from acetune.study.result import StudyResult
 from acetune.study.summary import shown
 from acetune.study.view import viewing
-from acetune.tuning import OTHER_NAMES, tune
 
 _EXAMPLES = {
     "space": "'space': {'rate': acetune.loguniform(0.01, 1)}",

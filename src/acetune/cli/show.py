@@ -12,8 +12,8 @@ import typer
 from rich.console import Console
 
 from acetune.cli.exits import end_with
-from acetune.display import summary
-from acetune.study.found import FoundCheckpoint
+from acetune.run.terminal import summary
+from acetune.study.findings import FoundCheckpoint
 from acetune.study.result import StudyResult, load
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import cloudpickle
 
 from acetune.core.errors import AcetuneError
-from acetune.exclusive import described
-from acetune.hardware import gpu_variables, missing_cores, thread_variables
 from acetune.interprocess.child import Child
 from acetune.interprocess.frames import BlockingChannel
+from acetune.trial.exclusive import described
+from acetune.trial.hardware import gpu_variables, missing_cores, thread_variables
 
 _helpers: dict[tuple[int, frozenset[int] | str], Helper] = {}  # by process and device
 

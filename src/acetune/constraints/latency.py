@@ -17,8 +17,8 @@ from acetune.constraints import _reserved
 from acetune.core.errors import GoalError
 from acetune.core.goals import Estimate
 from acetune.core.numbers import require_whole
-from acetune.exclusive import alone
-from acetune.hardware import describe_hardware, physical_gpu, synchroniser
+from acetune.trial.exclusive import alone
+from acetune.trial.hardware import describe_hardware, physical_gpu, synchroniser
 
 __all__ = ["LatencyCheck", "LatencyProfile", "measure_latency"]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 from acetune.core import words
+from acetune.core.did_you_mean import refuse_unknown
 from acetune.core.errors import GoalError, ReportError
 from acetune.core.numbers import as_number
-from acetune.core.suggestions import refuse_unknown
 
 Mode: TypeAlias = Literal["min", "max"]
 

@@ -17,7 +17,7 @@ from sortedcontainers import SortedList
 from acetune.core.decision import Action, Decision, Stratum
 from acetune.core.goals import LEFT_OUT
 from acetune.core.groups import Filing, Group, GroupId
-from acetune.core.measured import Costs
+from acetune.core.measured_costs import Costs
 from acetune.core.observation import CheckResult, Observation, TrialId
 from acetune.core.record import Checkpoint, Progress, TrialRecord
 

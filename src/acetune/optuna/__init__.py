@@ -19,10 +19,10 @@ Optuna is told of a trial in ``told``. Every private part of Optuna that is used
 
 from __future__ import annotations
 
-from acetune.optuna.found import FoundCheckpoint, best, nearest_miss
-from acetune.optuna.notices import UncheckedTrialsWarning
+from acetune.optuna.best import FoundCheckpoint, best, nearest_miss
+from acetune.optuna.optuna_trial import OptunaTrial, trial
 from acetune.optuna.pruner import AcePruner
-from acetune.optuna.reporting import OptunaTrial, trial
+from acetune.optuna.warnings_once import UncheckedTrialsWarning
 
 __all__ = [
     "AcePruner",

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
-from acetune.core.plain import from_json, to_json
+from acetune.core.measurements import from_json, to_json
 from acetune.core.reason import Reason, Wording, stated
 from acetune.core.record import State
 

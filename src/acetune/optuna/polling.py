@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from optuna.trial import FrozenTrial
 
-from acetune.optuna.access import StudyAccess
+from acetune.optuna.private_api import StudyAccess
 
 # Up to so many trials are read one by one. For a database each costs as much as all those that
 # have not ended together, but reading these goes through every trial of the study.

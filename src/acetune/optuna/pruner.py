@@ -17,10 +17,10 @@ from optuna.trial import FrozenTrial
 from acetune.core.errors import GoalError, StudyChangedError
 from acetune.core.goals import Constraint, Goals, Mode, Objective
 from acetune.core.numbers import require_whole
-from acetune.optuna.access import StudyAccess, place
 from acetune.optuna.attributes import GOALS, read_goals, write_goals
-from acetune.optuna.digest import Digest
-from acetune.optuna.notices import notice_unchecked
+from acetune.optuna.private_api import StudyAccess, place
+from acetune.optuna.study_history import Digest
+from acetune.optuna.warnings_once import notice_unchecked
 from acetune.policies import Policy, make_policy
 
 

@@ -18,11 +18,11 @@ from acetune.policies.asha_lex import ASHALexicographic
 from acetune.policies.asha_stratum import ASHAStratum
 from acetune.policies.backoff import Backoff
 from acetune.policies.bandit import Bandit
-from acetune.policies.base import Policy
 from acetune.policies.curve import PerformanceCurve
 from acetune.policies.hyperband import Hyperband
 from acetune.policies.median import MedianStopping
 from acetune.policies.never import NoStopping
+from acetune.policies.policy import Policy
 from acetune.policies.truncation import TruncationSelection
 
 __all__ = [

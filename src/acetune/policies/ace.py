@@ -9,13 +9,13 @@ from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.history import History
-from acetune.core.measured import Costs
+from acetune.core.measured_costs import Costs
 from acetune.core.numbers import require_share, require_whole
 from acetune.core.observation import Observation
 from acetune.core.reason import Reason, Wording
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, adaptive_interval, best_step, settle, theorem_schedule
-from acetune.policies.strata import KEPT, WORST, file_in, in_worst
+from acetune.policies._worst_share import KEPT, WORST, file_in, in_worst
+from acetune.policies.policy import Policy, adaptive_interval, best_step, settle, theorem_schedule
 
 _VIOLATED = Wording(
     "first_violation",

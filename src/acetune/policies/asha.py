@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from acetune.core.decision import Decision
 from acetune.core.groups import Filing
 from acetune.core.history import History
-from acetune.core.measured import Costs
+from acetune.core.measured_costs import Costs
 from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
 from acetune.core.reason import Reason
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, When, require_when
-from acetune.policies.rungs import (
+from acetune.policies._rungs import (
     EVERY_RUNG,
     decide_by_cutoff,
     free_rung,
@@ -21,6 +20,7 @@ from acetune.policies.rungs import (
     rung_passed,
     rungs_up_to,
 )
+from acetune.policies.policy import Policy, When, require_when
 
 
 @dataclass(frozen=True)

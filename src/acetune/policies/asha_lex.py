@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from acetune.core.decision import Decision
 from acetune.core.groups import Filing
 from acetune.core.history import History
-from acetune.core.measured import Costs
+from acetune.core.measured_costs import Costs
 from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
 from acetune.core.reason import Reason, Wording
 from acetune.core.record import Progress, TrialRecord
-from acetune.policies.base import Policy, settle
-from acetune.policies.rungs import EVERY_RUNG, decide_by_place, require_factor, rung_passed
+from acetune.policies._rungs import EVERY_RUNG, decide_by_place, require_factor, rung_passed
+from acetune.policies.policy import Policy, settle
 
 _KEPT = Wording(
     "within_places",

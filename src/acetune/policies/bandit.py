@@ -12,7 +12,7 @@ from acetune.core.numbers import is_number, require_whole
 from acetune.core.observation import Observation
 from acetune.core.reason import Wording
 from acetune.core.record import TrialRecord
-from acetune.policies.base import Policy, When, require_when, settle
+from acetune.policies.policy import Policy, When, require_when, settle
 
 _GRACE = Wording("grace", "within the first {min_steps} steps")
 _KEPT_RATIO = Wording(

@@ -15,9 +15,9 @@ from acetune.core.numbers import is_number, require_whole
 from acetune.core.observation import Observation
 from acetune.core.reason import Value, Wording
 from acetune.core.record import TrialRecord
-from acetune.policies.base import Policy, When, require_when, settle
-from acetune.policies.prediction import chance_below
-from acetune.policies.rungs import require_factor, rung_passed
+from acetune.policies._prediction import chance_below
+from acetune.policies._rungs import require_factor, rung_passed
+from acetune.policies.policy import Policy, When, require_when, settle
 
 _BETWEEN = Wording("not_predicted_here", "nothing is predicted at step {step}")
 _LEADS = Wording("leads", "rank {rank} of {of} at step {step}: no trial has been better")

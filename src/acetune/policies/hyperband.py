@@ -10,8 +10,8 @@ from acetune.core.history import History
 from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
 from acetune.core.record import TrialRecord
-from acetune.policies.base import Policy, When, require_when
-from acetune.policies.rungs import decide_by_cutoff, free_rung, require_factor, rungs_up_to
+from acetune.policies._rungs import decide_by_cutoff, free_rung, require_factor, rungs_up_to
+from acetune.policies.policy import Policy, When, require_when
 
 
 @dataclass(frozen=True)

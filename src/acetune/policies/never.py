@@ -10,7 +10,7 @@ from acetune.core.history import History
 from acetune.core.observation import Observation
 from acetune.core.reason import Wording
 from acetune.core.record import TrialRecord
-from acetune.policies.base import Policy, When, require_when
+from acetune.policies.policy import Policy, When, require_when
 
 _KEPT = Wording("never_stops", "nothing is stopped")
 

@@ -11,8 +11,8 @@ from acetune.core.numbers import require_share, require_whole
 from acetune.core.observation import Observation
 from acetune.core.reason import Wording
 from acetune.core.record import TrialRecord
-from acetune.policies.base import Policy, When, require_when, settle
-from acetune.policies.strata import in_worst
+from acetune.policies._worst_share import in_worst
+from acetune.policies.policy import Policy, When, require_when, settle
 
 _KEPT = Wording("kept_of_all", "rank {rank} of {of} reports at step {step}: kept")
 _CUT = Wording(

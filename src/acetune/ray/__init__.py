@@ -15,6 +15,6 @@ except ImportError as error:
 from acetune.ray.results import BestResult, best_result
 from acetune.ray.scheduler import AceScheduler
 from acetune.ray.search import AceSearch
-from acetune.ray.worker import RayTrial, trial
+from acetune.ray.trainable import RayTrial, trial
 
 __all__ = ["AceScheduler", "AceSearch", "BestResult", "RayTrial", "best_result", "trial"]

@@ -11,10 +11,10 @@ from typing import Any
 
 from ray import tune
 
-from acetune.artifacts import fault, is_name_in_experiment, load_model
 from acetune.core.errors import BrokenModelError, ReportError
-from acetune.ray import wire
-from acetune.ray.desk import close_experiment
+from acetune.ray import result_format as wire
+from acetune.ray.experiment import close_experiment
+from acetune.trial.artifacts import fault, is_name_in_experiment, load_model
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,13 @@ from ray.tune.schedulers import FIFOScheduler
 from acetune.core.errors import GoalError, StudyError
 from acetune.core.goals import Constraint, Goals, Mode, Objective
 from acetune.core.numbers import require_whole
-from acetune.link import Report
 from acetune.policies import Policy, make_policy
-from acetune.ray import wire
-from acetune.ray.board import Terms
-from acetune.ray.desk import STUDY_NAME, Desk, logger
+from acetune.ray import result_format as wire
+from acetune.ray.broadcast import Terms
+from acetune.ray.experiment import STUDY_NAME, Desk, logger
 from acetune.ray.storage import Storage
 from acetune.study.opening import study_path
+from acetune.trial.link import Report
 
 
 class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed

@@ -11,9 +11,9 @@ from typing import Any
 from ray.tune.search import Searcher as RaySearcher
 
 from acetune.core.outcome import Outcome
-from acetune.ray import wire
+from acetune.ray import result_format as wire
 from acetune.searchers import make_searcher
-from acetune.space import Dimension, Scalar, Space
+from acetune.searchers.space import Dimension, Scalar, Space
 
 
 class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyarrow import fs
 
-from acetune.artifacts import sync_written
+from acetune.trial.artifacts import sync_written
 
 
 class Storage:

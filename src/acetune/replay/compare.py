@@ -13,11 +13,11 @@ from acetune.core.errors import AcetuneError
 from acetune.core.goals import Constraint
 from acetune.policies import parse_policy
 from acetune.replay.curves import CurveTable
-from acetune.replay.judged import JudgedTable, judge
-from acetune.replay.picking import make_picker
-from acetune.replay.processes import Lost, run_jobs
+from acetune.replay.judged_table import JudgedTable, judge
+from acetune.replay.parallel import Lost, run_jobs
 from acetune.replay.runs import Run
 from acetune.replay.simulator import simulate
+from acetune.replay.table_searcher import make_picker
 
 
 class Setting(NamedTuple):

@@ -19,11 +19,11 @@ import numpy as np
 from acetune.core.errors import TableError
 from acetune.core.numbers import require_whole
 from acetune.replay.curves import CurveTable, TableConstraint, make_table
-from acetune.replay.processes import Lost, run_jobs
+from acetune.replay.parallel import Lost, run_jobs
 from acetune.replay.table import read_table, write_table
 from acetune.replay.training import RecordedCurve, Task, goals_of, require_name, train_curve
-from acetune.space import Choice, Float, Space
-from acetune.study import database
+from acetune.searchers.space import Choice, Float, Space
+from acetune.study import sqlite as database
 
 
 def draw(space: Space, seed: int, config: int) -> dict[str, Any]:

@@ -17,21 +17,21 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from acetune.coordinator import Coordinator
 from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint, FailedCheck
 from acetune.core.numbers import is_number, require_whole
 from acetune.core.observation import CheckResult
-from acetune.link import Report
 from acetune.policies import Policy, parse_policy
-from acetune.policies.base import Due
+from acetune.policies.policy import Due
+from acetune.policies.stopper import Stopper
+from acetune.policies.stopper_trial import StopperTrial
 from acetune.replay.curves import CurveTable
-from acetune.replay.judged import JudgedTable, judge
-from acetune.replay.picking import Picker, make_picker
+from acetune.replay.judged_table import JudgedTable, judge
 from acetune.replay.runs import Cell, Incumbent, Run
-from acetune.stopper import Stopper
-from acetune.stopper_trial import StopperTrial
-from acetune.study_trial import StudyTrial
+from acetune.replay.table_searcher import Picker, make_picker
+from acetune.study.coordinator import Coordinator
+from acetune.study.study_trial import StudyTrial
+from acetune.trial.link import Report
 
 _LOOKED_UP = 32  # steps of a curve, at first
 

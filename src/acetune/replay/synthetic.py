@@ -11,7 +11,7 @@ from acetune.core.errors import GoalError
 from acetune.core.goals import Objective
 from acetune.core.numbers import require_whole
 from acetune.replay.curves import CurveTable, Floats, TableConstraint, offsets
-from acetune.space import Space, lograndint, uniform
+from acetune.searchers.space import Space, lograndint, uniform
 
 _DECIMALS = 4  # few, so that every machine makes the same table
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from acetune.core.errors import MissingExtraError, TableError
 from acetune.replay.curves import CONFIRM, RESERVED, CurveTable, Floats, Ints, offsets
-from acetune.replay.header import (
+from acetune.replay.table_header import (
     describe_table,
     parse_header,
     read_constraint,

@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from acetune.checking import Missing
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import AcetuneError, GoalError, TrialStopped
 from acetune.core.goals import Constraint, FailedCheck, Goals, Mode, Objective, as_measurement
-from acetune.exclusive_link import ExclusiveLink
-from acetune.link import Link, Plan, Reply, Report
 from acetune.policies import ACE
 from acetune.replay.curves import CONFIRM, RESERVED
-from acetune.space import Dimension, Scalar
-from acetune.trial import Trial, TrialContext
+from acetune.searchers.space import Dimension, Scalar
+from acetune.trial.checks import Missing
+from acetune.trial.exclusive_link import ExclusiveLink
+from acetune.trial.link import Link, Plan, Reply, Report
+from acetune.trial.trial import Trial, TrialContext
 
 _EVERYTHING = ACE(truncation=0.0, interval=1, gate=False)  # checks every step, stops nothing
 _GO_ON = Decision(Action.CONTINUE, "everything is recorded", "unchecked")

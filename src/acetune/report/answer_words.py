@@ -6,7 +6,7 @@ import math
 
 from acetune.core.goals import Constraint, Goals
 from acetune.core.words import count, number
-from acetune.study.found import FoundCheckpoint
+from acetune.study.findings import FoundCheckpoint
 from acetune.study.result import StudyResult
 from acetune.study.summary import describe_checkpoint, nothing_feasible
 from acetune.study.trust import no_recommendation

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from acetune.core.goals import Constraint, Goals
-from acetune.report.plain_data import exact
+from acetune.report.json_values import exact
 from acetune.study.checkpoints import losses, unchecked_losses
 from acetune.study.columns import Array
-from acetune.study.found import broken_on_fresh
-from acetune.study.limits import needed_limit, on_fresh, sign_of, strictness, was_checked
+from acetune.study.findings import broken_on_fresh
+from acetune.study.qualifying import needed_limit, on_fresh, sign_of, strictness, was_checked
 from acetune.study.view import StudyView
 
 NOTE = (

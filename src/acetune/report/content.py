@@ -11,12 +11,12 @@ import numpy as np
 from acetune.report.answer_words import in_print, words_of_answer
 from acetune.report.breakpoints import breakpoints
 from acetune.report.figures import page_figures
-from acetune.report.plain_data import as_json, exact, finite
+from acetune.report.json_values import as_json, exact, finite
 from acetune.report.trial_detail import trial_detail
-from acetune.report.trial_table import trial_table
+from acetune.report.trial_rows import trial_table
 from acetune.study import checkpoints
 from acetune.study.columns import UNCHECKED, VALID
-from acetune.study.found import FoundCheckpoint
+from acetune.study.findings import FoundCheckpoint
 from acetune.study.result import StudyResult, result_of
 from acetune.study.summary import STATES, duration, size
 from acetune.study.trust import after_failed_confirmation, trust_in_best
@@ -31,9 +31,9 @@ _SHOWN = 5  # candidates, and nearest misses
 def content(view: StudyView, *, figures: bool = True) -> dict[str, Any]:
     """The page of a study as JSON-able data, without NaN and infinity.
 
-    Some parts are described where they are made: :func:`~acetune.report.plain_data.as_json` (a
+    Some parts are described where they are made: :func:`~acetune.report.json_values.as_json` (a
     checkpoint), :func:`~acetune.report.breakpoints.breakpoints` (``what_if``) and
-    :func:`~acetune.report.trial_table.trial_table`.
+    :func:`~acetune.report.trial_rows.trial_table`.
     ``figures=False`` leaves the figures out, for those who want the numbers only.
     """
     result = result_of(view)

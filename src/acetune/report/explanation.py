@@ -11,8 +11,8 @@ from typing import Any
 
 from acetune.core.goals import Goals
 from acetune.core.words import estimate, number, parameters
-from acetune.policies.base import checked_along
-from acetune.study.found import FoundCheckpoint
+from acetune.policies.policy import checked_along
+from acetune.study.findings import FoundCheckpoint
 from acetune.study.summary import step_of
 
 Row = Mapping[str, Any]  # of a table of the study file

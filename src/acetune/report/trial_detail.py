@@ -19,7 +19,7 @@ from acetune.report.explanation import (
     why_unchecked,
 )
 from acetune.report.figures import trial_figure
-from acetune.report.plain_data import exact, finite, plain
+from acetune.report.json_values import exact, finite, plain
 from acetune.study.answer import candidates_of, choose_answer
 from acetune.study.columns import CONTINUE, STEP
 from acetune.study.store import Store

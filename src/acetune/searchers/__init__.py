@@ -11,19 +11,19 @@ from typing import Any
 
 from acetune.core.errors import GoalError
 from acetune.core.numbers import as_whole
-from acetune.searchers.base import Searcher
-from acetune.space import Space
+from acetune.searchers.searcher import Searcher
+from acetune.searchers.space import Space
 
 __all__ = ["SEARCHER_NAMES", "Searcher", "make_searcher"]
 
 # name -> module, class, options; imported on use, because their packages are heavy
 _SEARCHERS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "random": ("acetune.searchers.optuna", "OptunaSearcher", {"sampler": "random"}),
-    "tpe": ("acetune.searchers.optuna", "OptunaSearcher", {"sampler": "tpe"}),
-    "gp": ("acetune.searchers.optuna", "OptunaSearcher", {"sampler": "gp"}),
-    "cmaes": ("acetune.searchers.optuna", "OptunaSearcher", {"sampler": "cmaes"}),
-    "blendsearch": ("acetune.searchers.flaml", "FlamlSearcher", {"method": "blendsearch"}),
-    "cfo": ("acetune.searchers.flaml", "FlamlSearcher", {"method": "cfo"}),
+    "random": ("acetune.searchers._optuna", "OptunaSearcher", {"sampler": "random"}),
+    "tpe": ("acetune.searchers._optuna", "OptunaSearcher", {"sampler": "tpe"}),
+    "gp": ("acetune.searchers._optuna", "OptunaSearcher", {"sampler": "gp"}),
+    "cmaes": ("acetune.searchers._optuna", "OptunaSearcher", {"sampler": "cmaes"}),
+    "blendsearch": ("acetune.searchers._flaml", "FlamlSearcher", {"method": "blendsearch"}),
+    "cfo": ("acetune.searchers._flaml", "FlamlSearcher", {"method": "cfo"}),
 }
 SEARCHER_NAMES = tuple(_SEARCHERS)
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from acetune.core.goals import Estimate, Objective
 from acetune.study.checkpoints import valid_at, valid_checkpoints
-from acetune.study.found import Confirmation, FoundCheckpoint
+from acetune.study.findings import Confirmation, FoundCheckpoint
 from acetune.study.view import StudyView
 
 Outcome = Literal["feasible", "rejected", "none feasible"]

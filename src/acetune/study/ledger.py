@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from acetune.study.columns import INVALID, STEP, VALID
-from acetune.study.found import ConstraintTime, FailureOfCheck, Ledger
+from acetune.study.findings import ConstraintTime, FailureOfCheck, Ledger
 from acetune.study.view import StudyView
 
 

@@ -18,7 +18,7 @@ from acetune.core.goals import Constraint, Goals
 from acetune.core.goals_json import goals_to_json
 from acetune.policies import Policy
 from acetune.study.store import Store
-from acetune.versions import installed_versions
+from acetune.study.versions import installed_versions
 
 _MUST_STAY = ("objective", "constraints", "policy", "space")
 _DIMENSIONS = {

@@ -24,13 +24,13 @@ from acetune.study.answer import (
 )
 from acetune.study.checkpoints import nearest_misses
 from acetune.study.columns import STEP, STRATA
-from acetune.study.found import FailureOfCheck, FoundCheckpoint, Ledger
+from acetune.study.findings import FailureOfCheck, FoundCheckpoint, Ledger
 from acetune.study.ledger import failed_check, ledger_of
-from acetune.study.limits import best_under
-from acetune.study.reasons import count_reasons
+from acetune.study.qualifying import best_under
+from acetune.study.reason_counts import count_reasons
 from acetune.study.store import Store
 from acetune.study.summary import step_of, summary_html, summary_text
-from acetune.study.trial_table import trial_rows
+from acetune.study.trials_frame import trial_rows
 from acetune.study.view import StudyView, viewing
 
 if TYPE_CHECKING:

@@ -19,19 +19,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from acetune.artifacts import (
-    Kept,
-    OutsideError,
-    confined,
-    is_in_experiment,
-    require_kept_name,
-    sync_folder,
-)
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
 from acetune.core.goals import Estimate, FailedCheck
-from acetune.core.plain import from_columns
+from acetune.core.measurements import from_columns
 from acetune.core.reason import Reason, Wording
-from acetune.study.database import connect_to_read
 from acetune.study.formats import (
     FORMAT,
     SCHEMA,
@@ -39,6 +30,15 @@ from acetune.study.formats import (
     bring_up,
     connect_as_now,
     read_wordings,
+)
+from acetune.study.sqlite import connect_to_read
+from acetune.trial.artifacts import (
+    Kept,
+    OutsideError,
+    confined,
+    is_in_experiment,
+    require_kept_name,
+    sync_folder,
 )
 
 FileFault = sqlite3.Error  # what writing may raise within a transaction; it ends in a StudyError

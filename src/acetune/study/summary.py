@@ -14,7 +14,7 @@ from acetune.core.words import count, estimate, missing_words, number, parameter
 from acetune.study.trust import after_failed_confirmation, no_recommendation, trust_in_best
 
 if TYPE_CHECKING:
-    from acetune.study.found import FoundCheckpoint
+    from acetune.study.findings import FoundCheckpoint
     from acetune.study.result import StudyResult
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from acetune.core.goals import Constraint, Goals
 from acetune.core.words import count, number
-from acetune.study.found import FoundCheckpoint, broken_on_fresh
+from acetune.study.findings import FoundCheckpoint, broken_on_fresh
 
 if TYPE_CHECKING:
     from acetune.study.result import StudyResult

@@ -14,12 +14,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from acetune.artifacts import Kept
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Goals
 from acetune.core.goals_json import goals_from_json
 from acetune.core.reason import Reason, Wording
-from acetune.study.ahead import ReadAhead
 from acetune.study.columns import (
     Array,
     Checks,
@@ -31,7 +29,9 @@ from acetune.study.columns import (
     read_reports,
 )
 from acetune.study.formats import as_reason, connect_as_now, read_wordings
+from acetune.study.read_ahead import ReadAhead
 from acetune.study.store import Store, understanding
+from acetune.trial.artifacts import Kept
 
 _Stat: TypeAlias = tuple[int, ...] | None  # what changes when a file does; None: there is none
 

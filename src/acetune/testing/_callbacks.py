@@ -10,16 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from acetune.coordinator import Coordinator
 from acetune.core.errors import TrialStopped
 from acetune.core.goals import Constraint, Estimate
-from acetune.link import Report
-from acetune.listener import StudyCallback, StudyStatus
 from acetune.policies import ACE
-from acetune.stopper import Stopper
+from acetune.policies.stopper import Stopper
+from acetune.run.study_callbacks import StudyCallback, StudyStatus
+from acetune.study.coordinator import Coordinator
 from acetune.testing._require import require
 from acetune.testing._trial import NotingLink, make_trial
-from acetune.trial import Trial
+from acetune.trial.link import Report
+from acetune.trial.trial import Trial
 
 # -- of a framework that owns the training loop ---------------------------------------------------
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import cloudpickle
 
-from acetune.checking import call_check
 from acetune.core.goals import Constraint, Estimate, FailedCheck
 from acetune.testing._require import require
+from acetune.trial.checks import call_check
 
 
 def check_constraint(check: Constraint | Callable[..., Any], model: Any) -> None:

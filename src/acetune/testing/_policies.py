@@ -16,8 +16,8 @@ from acetune.core.decision import Decision
 from acetune.core.goals import Constraint, Estimate, FailedCheck
 from acetune.core.outcome import outcome
 from acetune.policies import Policy
-from acetune.stopper import Stopper
-from acetune.stopper_trial import StopperTrial
+from acetune.policies.stopper import Stopper
+from acetune.policies.stopper_trial import StopperTrial
 from acetune.testing._require import require, require_all
 
 SEEDS = (0, 1, 2)

@@ -8,8 +8,8 @@ from typing import Any
 
 from acetune.core.errors import SpaceError
 from acetune.core.outcome import Outcome
-from acetune.searchers.base import Searcher, searched_part
-from acetune.space import (
+from acetune.searchers.searcher import Searcher, searched_part
+from acetune.searchers.space import (
     Choice,
     Integer,
     Space,

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from acetune.artifacts import checkpoint_writer, load_model, write_folder, write_model
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Constraint, FailedCheck, Goals, Objective
 from acetune.core.record import Progress
-from acetune.link import Link, Plan, Reply, Report
 from acetune.policies import ACE
-from acetune.trial import Trial, TrialContext
+from acetune.trial.artifacts import checkpoint_writer, load_model, write_folder, write_model
+from acetune.trial.link import Link, Plan, Reply, Report
+from acetune.trial.trial import Trial, TrialContext
 
 
 class NotingLink(Link):

@@ -9,10 +9,10 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from acetune.drawing.palette import LINE
 from acetune.replay.figures.panels import Look, Panels, cell_titles, chosen, looks
 from acetune.replay.runs import Run
 from acetune.replay.statistics import Progress, best_over_time
+from acetune.report.palette import LINE
 
 Array = NDArray[Any]
 

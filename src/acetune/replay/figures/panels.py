@@ -14,8 +14,8 @@ import plotly.graph_objects as go
 
 from acetune.core.errors import GoalError
 from acetune.core.words import count
-from acetune.drawing.palette import COLOURS, FONT, GRID, LINE, QUIET, TEXT
 from acetune.replay.runs import Cell
+from acetune.report.palette import COLOURS, FONT, GRID, LINE, QUIET, TEXT
 
 _GAP = 12  # pixels between the stacked parts of a panel
 _EDGE = 16  # from the left edge to the title

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from acetune.drawing.palette import COLOURS, LINE, QUIET, TEXT
 from acetune.replay.figures.panels import Panels
 from acetune.replay.statistics import Ranks
+from acetune.report.palette import COLOURS, LINE, QUIET, TEXT
 
 _ROW = 22  # pixels
 _BAR = 9  # pixels between clique bars

@@ -1,6 +1,6 @@
 """The figures of a study, one a file.
 
-Each is a function of a :class:`~acetune.report.figures.digest.Digest` and returns a
+Each is a function of a :class:`~acetune.report.figures.facts.Digest` and returns a
 :class:`~acetune.report.figures.drawing.Drawing`: the figure with its title, caption, a description
 in words and a small table. They show aggregates: however large the study, a figure stays small.
 
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from acetune.core.errors import GoalError
 from acetune.report.figures.curves import chosen_trials, curves
-from acetune.report.figures.digest import Digest
 from acetune.report.figures.drawing import Drawing
+from acetune.report.figures.facts import Digest
 from acetune.report.figures.importance import importance
 from acetune.report.figures.intervals import intervals
 from acetune.report.figures.progress import progress

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from acetune.report.figures.drawing import base_layout
 from acetune.report.figures.look import Json, bar_marker, note
-from acetune.report.figures.words import plain
+from acetune.report.figures.text import plain
 
 _ROW, _BAR = 46, 0.34  # pixels a bar with its words; the bar's share of it
 

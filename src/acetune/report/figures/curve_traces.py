@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acetune.report.figures import look
-from acetune.report.figures.digest import STRATA_ORDER, Digest, Floats, Place, Whole, spread
+from acetune.report.figures.facts import STRATA_ORDER, Digest, Floats, Place, Whole, spread
 from acetune.report.figures.look import NEUTRAL, STAR, STRATA, Json, note, scatter
 from acetune.report.figures.ranges import Window, within_reach
-from acetune.report.figures.words import plain_near, safe
+from acetune.report.figures.text import plain_near, safe
 from acetune.study.columns import UNCHECKED, VALID
 
 _POINTS = 480  # in all curves together

@@ -10,11 +10,11 @@ from acetune.core.errors import StudyError
 from acetune.core.words import count
 from acetune.report.figures import curve_traces as traces
 from acetune.report.figures.curve_traces import Curve
-from acetune.report.figures.digest import STRATA_ORDER, Digest, Floats, Place, Whole, limit_text
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
+from acetune.report.figures.facts import STRATA_ORDER, Digest, Floats, Place, Whole, limit_text
 from acetune.report.figures.look import AXIS, STRATA, Json, limit_line, note
 from acetune.report.figures.ranges import log_axis, window
-from acetune.report.figures.words import number, safe, short
+from acetune.report.figures.text import number, safe, short
 from acetune.study.columns import INVALID, STOP
 
 _MOST = 8  # trials, unless some were asked for

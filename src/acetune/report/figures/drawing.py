@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from acetune.report.figures.look import AXIS, MIDDLE, Json, light, note
-from acetune.report.figures.words import safe
+from acetune.report.figures.text import safe
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

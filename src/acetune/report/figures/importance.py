@@ -18,10 +18,10 @@ import numpy as np
 
 from acetune.core.words import count
 from acetune.report.figures import look
-from acetune.report.figures.digest import Digest, Floats, Whole
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
+from acetune.report.figures.facts import Digest, Floats, Whole
 from acetune.report.figures.look import Json, bar_marker, note, scatter
-from acetune.report.figures.words import plain, safe, short
+from acetune.report.figures.text import plain, safe, short
 
 _TITLE = "Which parameters mattered"
 _MOST = 12

@@ -8,12 +8,12 @@ import numpy as np
 
 from acetune.core.cost import interval_threshold
 from acetune.core.words import count
-from acetune.policies.base import checked_along
-from acetune.report.figures.digest import Digest, Floats, Mask, thinned
+from acetune.policies.policy import checked_along
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
+from acetune.report.figures.facts import Digest, Floats, Mask, thinned
 from acetune.report.figures.look import BEST_OF_ALL, INVALID, NEUTRAL, Json, scatter
 from acetune.report.figures.ranges import log_axis, within_reach
-from acetune.report.figures.words import number, plain
+from acetune.report.figures.text import number, plain
 
 _TITLE = "Check along the way, or at the end?"
 _MOST = 600

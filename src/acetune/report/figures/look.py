@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from acetune.core.decision import STRATA as STRATA  # beside their looks
-from acetune.drawing.palette import FONT, GRID, LINE, TEXT
+from acetune.report.palette import FONT, GRID, LINE, TEXT
 
 Json: TypeAlias = dict[str, Any]  # plain data, as Plotly takes it
 

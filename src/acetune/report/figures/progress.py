@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from acetune.report.figures.digest import Digest, Floats, Whole, spread
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
+from acetune.report.figures.facts import Digest, Floats, Whole, spread
 from acetune.report.figures.look import BEST_OF_ALL, MIDDLE, STAR, VALID, Json, note, scatter
 from acetune.report.figures.ranges import within_reach
-from acetune.report.figures.words import number, plain_near, safe, seconds, short, time_unit
+from acetune.report.figures.text import number, plain_near, safe, seconds, short, time_unit
 
 _MOST = 400  # steps of a staircase
 _SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)

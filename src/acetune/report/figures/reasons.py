@@ -6,11 +6,11 @@ from collections import Counter
 
 from acetune.core.words import count
 from acetune.report.figures.bars import Bar, lying_bars
-from acetune.report.figures.digest import Digest
 from acetune.report.figures.drawing import Drawing, SmallTable, nothing
+from acetune.report.figures.facts import Digest
 from acetune.report.figures.look import BEST_OF_ALL, NEUTRAL, STRATA, STRATUM_COLOURS
-from acetune.report.figures.words import safe, short
-from acetune.study.reasons import count_reasons
+from acetune.report.figures.text import safe, short
+from acetune.study.reason_counts import count_reasons
 
 _MOST = 8
 _TITLE = "Why trials ended"

@@ -8,10 +8,10 @@ import numpy as np
 
 from acetune.core.errors import GoalError
 from acetune.core.words import count
-from acetune.report.figures.digest import Digest, Floats
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
+from acetune.report.figures.facts import Digest, Floats
 from acetune.report.figures.look import STRATA, STRATUM_COLOURS, Json, bar_marker
-from acetune.report.figures.words import plain, time_unit
+from acetune.report.figures.text import plain, time_unit
 from acetune.study.columns import INVALID, UNCHECKED, VALID
 
 _BINS = 40

@@ -8,10 +8,10 @@ import numpy as np
 
 from acetune.core.words import count
 from acetune.report.figures.bars import Bar, lying_bars
-from acetune.report.figures.digest import Digest
 from acetune.report.figures.drawing import Drawing, SmallTable, nothing
+from acetune.report.figures.facts import Digest
 from acetune.report.figures.look import ANSWER, BEST_OF_ALL, INVALID, NEUTRAL, VALID
-from acetune.report.figures.words import seconds
+from acetune.report.figures.text import seconds
 from acetune.study.ledger import ledger_of
 
 _TITLE = "Time spent, and saved (an estimate)"

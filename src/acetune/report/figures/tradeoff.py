@@ -9,14 +9,14 @@ import numpy as np
 
 from acetune.core.words import count
 from acetune.report.figures import look
-from acetune.report.figures.digest import Digest, Whole, limit_text, pareto_front, spread, thinned
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
+from acetune.report.figures.facts import Digest, Whole, limit_text, pareto_front, spread, thinned
 from acetune.report.figures.look import AXIS, Json, faint, limit_line, note
 from acetune.report.figures.ranges import Window, window
-from acetune.report.figures.words import number, plain, plain_near, safe, short
-from acetune.report.plain_data import exact
+from acetune.report.figures.text import number, plain, plain_near, safe, short
+from acetune.report.json_values import exact
 from acetune.study.columns import INVALID, VALID
-from acetune.study.limits import sign_of
+from acetune.study.qualifying import sign_of
 
 _MOST = 900  # points in all panels together
 _MOST_PANELS = 4

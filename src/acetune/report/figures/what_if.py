@@ -9,12 +9,12 @@ import numpy as np
 from acetune.core.goals import Constraint
 from acetune.core.words import count
 from acetune.report.breakpoints import breakpoints, on_fresh_data
-from acetune.report.figures.digest import Digest, Floats, pareto_front, spread
 from acetune.report.figures.drawing import Drawing, SmallTable, axis_title, base_layout, nothing
+from acetune.report.figures.facts import Digest, Floats, pareto_front, spread
 from acetune.report.figures.look import AXIS, BEST_OF_ALL, VALID, Json, faint, limit_line, note
 from acetune.report.figures.ranges import Window, window, within_reach
-from acetune.report.figures.words import number, plain_near, safe, short
-from acetune.study.limits import needed_limit, sign_of
+from acetune.report.figures.text import number, plain_near, safe, short
+from acetune.study.qualifying import needed_limit, sign_of
 
 _TITLE = "What another limit would give"
 _MOST = 160  # steps of a staircase that are drawn

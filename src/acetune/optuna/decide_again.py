@@ -1,0 +1,42 @@
+"""A decision on a report that the history already holds, as if it did not."""
+
+from __future__ import annotations
+
+from acetune.core.decision import Decision
+from acetune.core.history import History
+from acetune.core.observation import Observation
+from acetune.core.record import Progress, TrialRecord
+from acetune.policies import Policy
+from acetune.policies.stopper_trial import at_last_step
+
+
+def decide_again(
+    record: TrialRecord, report: Observation, policy: Policy, history: History
+) -> Decision:
+    """What the policy says of ``report`` when it and what its trial reported later are left out.
+
+    Asked when a report was read from the storage before its own trial asked, or when a trial asks
+    twice. The best loss of the history still counts the report; that changes nothing, for the
+    policies that look at it go on with any trial that leads.
+    """
+    before = earlier(record, report.step)
+    filing = policy.file(before, report)
+    decision = policy.decide(before, report, filing, history.without(record, report.step))
+    if decision.stop and report.step == record.progress.total_steps:
+        return at_last_step(decision)
+    return decision
+
+
+def earlier(record: TrialRecord, step: int) -> TrialRecord:
+    """A trial as it was before it reported ``step``."""
+    progress = Progress(record.progress.total_steps, record.progress.interval)
+    before = TrialRecord(record.id, record.attempt, record.order, progress, record.cost_ratio)
+    log = record.log
+    for index, reported in enumerate(log.step):
+        if reported >= step:
+            break
+        log.copy_to(before.log, index)
+        progress.advance(reported, log.loss[index], None)
+    before.filings = [filing for filing in record.filings if filing[0] < step]
+    before.verdicts = [verdict for verdict in record.verdicts if verdict[0] < step]
+    return before

@@ -1,0 +1,268 @@
+"""What several figures need of a study, worked out once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acetune.core.goals import Constraint, Goals
+from acetune.study.answer import candidates_of, choose_answer
+from acetune.study.checkpoints import best_rows, better_misses, losses, valid_row
+from acetune.study.columns import INVALID, STEP, UNCHECKED, VALID
+
+if TYPE_CHECKING:
+    from acetune.study.findings import FoundCheckpoint
+    from acetune.study.view import StudyView, TrialRow
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+STRATA_ORDER = ((INVALID, "invalid"), (UNCHECKED, "unchecked"), (VALID, "valid"))
+_MOST_FOUND = 100
+_UNSAID_S = 60.0  # seconds that a session may have run since it last said how long
+
+
+class Place(NamedTuple):
+    """A checked checkpoint, by its row in the columns."""
+
+    row: int
+    trial: int
+    attempt: int
+    step: int
+    value: float
+
+
+class Measured(NamedTuple):
+    """Checkpoints whose checks did not fail: a row each, a column a constraint.
+
+    A constraint that was left out, as another one was violated, is NaN.
+    """
+
+    rows: Whole
+    loss: Floats
+    values: Floats
+    stderrs: Floats
+
+
+class Digest:
+    """A study as the figures look at it: losses to minimise, elapsed time, the answer.
+
+    Nothing is worked out before it is asked for, and nothing twice. A digest is of the moment: make
+    a new one when the view has been refreshed.
+    """
+
+    def __init__(self, view: StudyView) -> None:
+        self.view = view
+        self.goals: Goals = view.goals
+        self.sign = -1.0 if self.goals.objective.mode == "max" else 1.0
+        self.constrained = bool(self.goals.constraints)
+
+    # -- reports ---------------------------------------------------------------------------------
+
+    @cached_property
+    def loss(self) -> Floats:
+        """The objective of each report, to be minimised; infinite where it is no number."""
+        return losses(self.goals.objective, self.view.reports.objective)
+
+    @cached_property
+    def trial(self) -> Whole:
+        """The trial of each report, in the type that NumPy counts by."""
+        return self.view.reports.trial.astype(np.int64)
+
+    @cached_property
+    def is_step(self) -> Mask:
+        """Reports of training, not checks at or after the end of a trial."""
+        return np.asarray(self.view.reports.kind == STEP)
+
+    @cached_property
+    def current(self) -> Mask:
+        """Reports of training of the latest attempt of their trial."""
+        return np.asarray(self.view.is_latest & self.is_step)
+
+    @cached_property
+    def valid(self) -> Whole:
+        """Rows of the reports whose checkpoint qualified, with an objective that is a number."""
+        rows = np.flatnonzero(self.view.reports.stratum == VALID)
+        return rows[np.isfinite(self.checked_loss(rows))]
+
+    def checked_loss(self, rows: Whole) -> Floats:
+        """The losses of the checkpoints that were checked."""
+        return losses(self.goals.objective, self.view.reports.checked_objective[rows])
+
+    # -- time ------------------------------------------------------------------------------------
+
+    @cached_property
+    def elapsed(self) -> Floats:
+        """Seconds that the study had run when each report came; pauses between runs left out."""
+        return np.asarray(np.maximum.accumulate(self.since_start(self.view.reports.time)))
+
+    def since_start(self, times: Floats) -> Floats:
+        """Moments in seconds of running."""
+        times = np.asarray(times, float)
+        sessions = self.view.sessions
+        if not sessions:
+            return np.asarray(times - (times.min() if len(times) else 0.0))
+        started = np.array([session["started"] for session in sessions], float)
+        lengths = np.array([session["seconds"] for session in sessions], float)
+        before = np.concatenate([[0.0], np.cumsum(lengths)])[:-1]
+        which = np.clip(np.searchsorted(started, times, side="right") - 1, 0, None)
+        # the clock on the wall goes on while a machine sleeps, that of a session does not; one
+        # that runs, or was killed, may have run a little longer than it last said
+        known = np.array([session["ended"] is not None for session in sessions])
+        most = np.where(known, lengths, 1.02 * lengths + _UNSAID_S)
+        within = np.clip(times - started[which], 0.0, most[which])
+        return np.asarray(before[which] + within)
+
+    @cached_property
+    def end(self) -> float:
+        """How long the study has run."""
+        beats = float(sum(session["seconds"] for session in self.view.sessions))
+        return max(beats, float(self.elapsed.max()) if len(self.elapsed) else 0.0)
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    @cached_property
+    def measured(self) -> Measured:
+        """Checkpoints with values of constraints and an objective that is a number."""
+        checks = self.view.checks
+        first = np.flatnonzero(np.diff(checks.row, prepend=-1))
+        rows = checks.row[first]
+        at = np.repeat(np.arange(len(first)), np.diff(first, append=len(checks.row)))
+        values = np.full((len(rows), len(self.goals.constraints)), np.nan)
+        stderrs = np.zeros_like(values)
+        values[at, checks.constraint] = checks.value
+        stderrs[at, checks.constraint] = checks.stderr
+        loss = self.checked_loss(rows)
+        whole = np.isfinite(loss) & np.isfinite(self.view.reports.violation[rows])
+        whole &= np.isfinite(values).any(axis=1)
+        return Measured(rows[whole], loss[whole], values[whole], np.nan_to_num(stderrs[whole]))
+
+    def values(self, rows: Whole, constraint: int) -> Floats:
+        """What the checks of some reports measured; NaN where nothing was, or one failed."""
+        measured = self.measured
+        found = np.full(len(rows), np.nan)
+        if len(measured.rows):
+            at = np.minimum(np.searchsorted(measured.rows, rows), len(measured.rows) - 1)
+            there = measured.rows[at] == rows
+            found[there] = measured.values[at[there], constraint]
+        return found
+
+    # -- trials ----------------------------------------------------------------------------------
+
+    @cached_property
+    def rows(self) -> dict[int, TrialRow]:
+        """The trials by number."""
+        return {row.trial: row for row in self.view.trials}
+
+    @cached_property
+    def numbers(self) -> Whole:
+        """The numbers of all trials."""
+        return np.array([row.trial for row in self.view.trials], np.int64)
+
+    def per_trial(self, values: Floats, rows: Whole | Mask) -> Floats:
+        """The least value of each trial, in the order of :attr:`numbers`; infinite without one.
+
+        The values belong to these rows of the reports.
+        """
+        least = np.full(self.size, math.inf)
+        np.minimum.at(least, self.trial[rows], values)
+        return least[self.numbers]
+
+    @cached_property
+    def size(self) -> int:
+        """How long an array that is indexed by trial must be."""
+        return 1 + max(int(self.numbers.max(initial=0)), int(self.trial.max(initial=0)))
+
+    def is_of(self, trials: Iterable[int]) -> Mask:
+        """Which reports are of some trials."""
+        wanted = np.zeros(self.size, bool)
+        wanted[list(trials)] = True
+        return np.asarray(wanted[self.trial])
+
+    # -- the answer ------------------------------------------------------------------------------
+
+    @cached_property
+    def candidates(self) -> list[Place]:
+        """The best valid checkpoint of each trial, best first."""
+        return [self.place(row) for row in best_rows(self.view, VALID)[:_MOST_FOUND].tolist()]
+
+    @cached_property
+    def nearest_misses(self) -> list[Place]:
+        """The checkpoint of each trial that came nearest to its limits, nearest first.
+
+        Beside an answer those that are better than it.
+        """
+        if self.answer is not None:
+            rows = better_misses(self.view, self.answer.value, _MOST_FOUND)
+        else:
+            rows = best_rows(self.view, INVALID)[:_MOST_FOUND].tolist()
+        return [self.place(row) for row in rows]
+
+    @cached_property
+    def answer(self) -> Place | None:
+        """The answer of the study; None where nothing qualified, or fresh data rejected it."""
+        return self._placed(choose_answer(candidates_of(self.view)))
+
+    @cached_property
+    def failed_on_fresh(self) -> list[Place]:
+        """All that fresh data rejected, whether or not there is an answer."""
+        failed = [found for found in candidates_of(self.view) if found.status == "failed"]
+        return [place for found in failed if (place := self._placed(found)) is not None]
+
+    @property
+    def rejected(self) -> Place | None:
+        """The best that fresh data rejected, where there is no answer for that reason."""
+        return self.failed_on_fresh[0] if self.failed_on_fresh and self.answer is None else None
+
+    def _placed(self, found: FoundCheckpoint | None) -> Place | None:
+        if found is None:
+            return None
+        row = valid_row(self.view, found.trial, found.attempt, found.step)
+        return None if row is None else self.place(row)
+
+    def place(self, row: int) -> Place:
+        """The checkpoint that was checked in a row."""
+        reports = self.view.reports
+        columns = (reports.trial, reports.attempt, reports.checked_step)
+        trial, attempt, step = (int(column[row]) for column in columns)
+        return Place(row, trial, attempt, step, float(reports.checked_objective[row]))
+
+
+def limit_text(constraint: Constraint) -> str:
+    """The limit with a sign as in print."""
+    return f"{'≤' if constraint.lower is None else '≥'} {constraint.limit:g}"
+
+
+def pareto_front(strictness: Floats, loss: Floats) -> Whole:
+    """Places of what nothing beats in both, the strictest first.
+
+    >>> pareto_front(np.array([3.0, 1.0, 2.0, 1.0]), np.array([1.0, 6.0, 7.0, 5.0])).tolist()
+    [3, 0]
+    """
+    order = np.argsort(strictness)  # by one key: sorting by two takes ten times as long
+    best = np.minimum.accumulate(loss[order])
+    steps = order[np.append(True, best[1:] < best[:-1])[: len(best)]]
+    # of equally strict ones only the best, which is the last of them
+    reached = strictness[steps]
+    last = np.append(reached[1:] > reached[:-1], True)[: len(reached)]
+    return np.asarray(steps[last])
+
+
+def spread(length: int, most: int) -> Whole:
+    """At most so many places of ``length``, evenly spread, with both ends.
+
+    >>> spread(3, most=5).tolist(), spread(9, most=3).tolist()
+    ([0, 1, 2], [0, 4, 8])
+    """
+    return np.linspace(0, length - 1, min(length, most)).round().astype(np.int64)
+
+
+def thinned(rows: Whole, most: int, keep: Sequence[int] | Whole = ()) -> Whole:
+    """At most about ``most`` of the rows, evenly spread, in order, ``keep`` always among them."""
+    return np.union1d(rows[spread(len(rows), most)], np.asarray(keep, np.int64))

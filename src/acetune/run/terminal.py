@@ -1,0 +1,185 @@
+"""What people see in a terminal: progress while a study runs, and its summary at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from acetune.core.goals import Estimate, FailedCheck, Goals
+from acetune.core.words import count, number
+from acetune.run.study_callbacks import StudyCallback, StudyStatus
+from acetune.study.result import StudyResult
+from acetune.study.summary import STATES, duration, summary_rows
+
+_LINE_EVERY_S = 10.0
+
+
+def make_progress(console: Console | None = None) -> StudyCallback:
+    """Live progress on a terminal, plain lines elsewhere."""
+    console = console or Console(stderr=True)
+    return LiveProgress(console) if console.is_terminal else PlainProgress(console)
+
+
+class LiveProgress(StudyCallback):
+    """A few lines that stay in place: time left, trials by state, strata, best feasible so far."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._status: StudyStatus | None = None
+
+    def on_start(self, status: StudyStatus) -> None:
+        """Begin to draw."""
+        self._status = status
+        if status.trials:
+            self._console.print(_goes_on(status), markup=False, highlight=False)
+        self._live = Live(self._render(), console=self._console, auto_refresh=False, transient=True)
+        self._live.start()
+
+    def on_tick(self) -> None:
+        """Draw anew."""
+        if self._live is not None:
+            self._live.update(self._render(), refresh=True)
+
+    def on_notice(self, text: str) -> None:
+        """Show a notice above the progress."""
+        self._console.print(Text(f"note: {text}", style="yellow"))
+
+    def on_end(self) -> None:
+        """Leave the terminal as it was."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        if self._status is not None:
+            line = f"acetune: {_last(self._status)}"
+            self._console.print(line, markup=False, highlight=False)
+
+    def _render(self) -> RenderableType:
+        status = self._status
+        assert status is not None  # set by on_start, before anything is drawn
+        done, left = _progress(status)
+        bar = Table.grid(padding=(0, 2))
+        bar.add_row(ProgressBar(total=1.0, completed=done, width=30), left)
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row("budget", bar)
+        grid.add_row("trials", _trials(status))
+        grid.add_row("reports", _strata(status))
+        grid.add_row("best", _best(status))
+        return grid
+
+
+class PlainProgress(StudyCallback):
+    """One line now and then, and one for each new best: for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status: StudyStatus | None = None
+        self._last_line = 0.0
+        self._last_best: float | None = None
+
+    def on_start(self, status: StudyStatus) -> None:
+        """Say that the study begins, or goes on."""
+        self._status = status
+        self._last_line = time.monotonic()
+        if status.trials:
+            self._line(_goes_on(status).removeprefix("acetune: "))
+
+    def on_tick(self) -> None:
+        """A line if there is a new best, or if it has been a while."""
+        status = self._status
+        if status is None:
+            return
+        best = None if status.best is None else status.best.value
+        if best != self._last_best or time.monotonic() - self._last_line > _LINE_EVERY_S:
+            self._last_best = best
+            self._last_line = time.monotonic()
+            self._line(f"{_progress(status)[1]}; trials {_trials(status)}; best {_best(status)}")
+
+    def on_notice(self, text: str) -> None:
+        """A notice."""
+        self._line(f"note: {text}")
+
+    def on_end(self) -> None:
+        """The last state."""
+        if self._status is not None:
+            self._line(_last(self._status))
+
+    def _line(self, text: str) -> None:
+        self._console.print(f"acetune: {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _goes_on(status: StudyStatus) -> str:
+    again = status.by_state.get("interrupted", 0)
+    verb = "is" if again == 1 else "are"
+    more = f"; {count(again, 'interrupted trial')} {verb} taken up again" if again else ""
+    spent = duration(status.elapsed_s)
+    return f"acetune: goes on after {count(status.trials, 'trial')} and {spent}{more}"
+
+
+def _progress(status: StudyStatus) -> tuple[float, str]:
+    """How much of the budget is spent (0 to 1), and what is left, in words."""
+    shares, words = [0.0], []
+    if status.time_budget_s is not None:
+        shares.append(status.elapsed_s / status.time_budget_s)
+        left = max(0.0, status.time_budget_s - status.elapsed_s)
+        words.append(f"{duration(left)} left")
+    else:
+        words.append(duration(status.elapsed_s))
+    if status.max_trials is not None:
+        shares.append((status.trials - status.by_state.get("running", 0)) / status.max_trials)
+        words.append(f"{status.trials} of {status.max_trials} trials started")
+    return min(1.0, max(shares)), ", ".join(words)
+
+
+def _trials(status: StudyStatus) -> str:
+    counts = status.by_state
+    return ", ".join(f"{counts[s]} {s}" for s in STATES if counts.get(s)) or "none yet"
+
+
+def _last(status: StudyStatus) -> str:
+    """The state at the end; what fresh data said of the best is for the summary to tell."""
+    return f"trials {_trials(status)}; best in the search: {_best(status)}"
+
+
+def _strata(status: StudyStatus) -> str:
+    strata = status.strata
+    shown = ", ".join(f"{strata[name]} {name}" for name in ("valid", "invalid", "unchecked"))
+    return f"{shown}; {status.check_share:.0%} of the time on checks"
+
+
+def _best(status: StudyStatus) -> str:
+    goals = status.goals
+    if status.best is not None:
+        shown = _values(goals, status.best.constraints)
+        where = f"trial {status.best.trial} step {status.best.step}"
+        return f"{goals.objective.name} {number(status.best.value)}{shown} ({where})"
+    # a checkpoint whose check failed misses by nobody knows how much
+    miss = status.nearest_miss
+    if miss is not None and not any(isinstance(m, FailedCheck) for m in miss.constraints.values()):
+        return f"none feasible yet; nearest miss{_values(goals, miss.constraints)}"
+    return "none feasible yet"
+
+
+def _values(goals: Goals, measured: Mapping[str, Estimate | FailedCheck]) -> str:
+    shown = ""
+    for constraint in goals.constraints:
+        found = measured.get(constraint.name)
+        if isinstance(found, Estimate):
+            shown += f", {constraint.name} {number(found.value, 4)}"
+    return shown
+
+
+def summary(result: StudyResult) -> RenderableType:
+    """The result as a table, best first."""
+    table = Table(title=f"study {result.study.name}", show_header=False, title_justify="left")
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in summary_rows(result):
+        table.add_row(name, Text(text))
+    return table

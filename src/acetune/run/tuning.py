@@ -1,0 +1,259 @@
+"""The front door: ``tune()``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from acetune.core.did_you_mean import suggesting
+from acetune.core.errors import GoalError, StudyError
+from acetune.core.goals import (
+    Constraint,
+    Goals,
+    Mode,
+    Objective,
+    split_constraints,
+)
+from acetune.interprocess.pickling import pickle_code
+from acetune.policies import Policy, make_policy
+from acetune.policies.stopper import Stopper
+from acetune.run.confirmation import check_after_run, confirm_best, say_rejected
+from acetune.run.driver import Engine
+from acetune.run.messages import Work
+from acetune.run.options import make_cluster, make_settings, require_options
+from acetune.run.pool import Pool
+from acetune.run.proposals import Director
+from acetune.run.sites import make_site
+from acetune.run.study_callbacks import Listeners, StudyCallback, StudyStatus
+from acetune.run.terminal import make_progress
+from acetune.run.trial_queue import Agenda
+from acetune.run.worker_process import IN_WORKER
+from acetune.searchers import Searcher, make_searcher
+from acetune.searchers.space import Dimension, Scalar, Space
+from acetune.study.coordinator import Coordinator
+from acetune.study.opening import (
+    CodeChangedWarning,
+    describe_study,
+    known_ranges,
+    open_study,
+    study_path,
+)
+from acetune.study.result import StudyResult, read_result
+from acetune.study.summary import shown
+from acetune.trial.exclusive import needs_of
+from acetune.trial.trial import Trial
+
+__all__ = ["CodeChangedWarning", "tune"]
+
+#: what other tuners call it
+OTHER_NAMES = dict.fromkeys(("n_trials", "trials", "num_samples", "n_iter"), "max_trials=100")
+OTHER_NAMES |= dict.fromkeys(("timeout", "time_limit", "budget"), "time_budget_s=600")
+OTHER_NAMES |= dict.fromkeys(("direction", "directions"), 'mode="max" or "min"')
+OTHER_NAMES |= dict.fromkeys(("metric", "target"), 'objective="auc"')
+OTHER_NAMES |= dict.fromkeys(("n_jobs", "jobs", "processes"), "workers=4")
+OTHER_NAMES |= dict.fromkeys(("constraint", "limits"), "constraints=[...]")
+OTHER_NAMES |= dict.fromkeys(("study_name", "storage", "path"), 'study="study.db"')
+OTHER_NAMES |= dict.fromkeys(("pruner", "scheduler"), 'policy="ace2"')
+OTHER_NAMES |= dict.fromkeys(("sampler", "search_alg"), 'searcher="tpe"')
+
+
+@suggesting(OTHER_NAMES)
+def tune(
+    train: Callable[[Trial], object],
+    space: Mapping[str, Dimension | Scalar],
+    *,
+    objective: str,
+    mode: Mode,
+    constraints: Sequence[Constraint] = (),
+    policy: Policy | str | None = None,
+    searcher: str | Searcher = "tpe",
+    points: Sequence[Mapping[str, Any]] = (),
+    confirm: Callable[[Any], Mapping[str, Any]] | None = None,
+    confirm_top: int = 1,
+    keep_models: int = 3,
+    time_budget_s: float | None = None,
+    max_trials: int | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    devices: Sequence[str | int] = (),
+    engine: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
+    resources: Mapping[str, float] | None = None,
+    retries: int = 0,
+    report_timeout_s: float | None = None,
+    stop_grace_s: float = 30.0,
+    max_failures: int = 5,
+    seed: int | None = None,
+    study: str | Path | None = None,
+    progress: bool = True,
+    callbacks: Sequence[StudyCallback] = (),
+) -> StudyResult:
+    """Search for the best configuration that satisfies the constraints.
+
+    Parameters
+    ----------
+    train:
+        Called with a :class:`~acetune.Trial` in a worker process; trains ``trial.params`` and
+        reports after each step.
+    space:
+        Dimensions by name; a plain value fixes a parameter.
+    objective, mode:
+        Name of the reported metric, and ``"min"`` or ``"max"``.
+    constraints:
+        Limits; those with ``on="config"`` are checked before any training.
+    policy:
+        When to check and whom to stop: an object, or a name such as ``"ace"`` or ``"asha+after"``;
+        :class:`~acetune.ACE2` by default.
+    searcher:
+        ``"tpe"``, ``"random"``, ``"gp"``, ``"cmaes"`` (blind to constraints), ``"blendsearch"``,
+        ``"cfo"``, or a :class:`~acetune.Searcher`.
+    points:
+        Configurations to try first; left-out dimensions are sampled.
+    confirm:
+        Called with a kept model, returns a dict of all constraints, on data that the search never
+        saw, and of the objective too if you like; further metrics only beside the objective. The
+        best ``confirm_top`` checkpoints are judged, best first, until one holds: its
+        values there, as they are, satisfy the limits (without ``margin_se``, which is the
+        search's caution; the interval is shown beside them).
+    keep_models:
+        Models of the best so many valid checkpoints stay on disk (at least ``confirm_top``).
+    time_budget_s, max_trials:
+        Totals over all sessions of the study; at least one of them.
+    workers, threads, devices:
+        Worker processes (one a core by default), threads for each, and devices shared out.
+    engine:
+        ``"local"``: the workers are processes of this machine. ``"ray"``: they are actors of a Ray
+        cluster, by default as many as fit it now, with as many threads as CPUs.
+    ray_address, resources:
+        With Ray, the cluster (``"auto"`` or host:port; Ray that is initialised already is used as
+        it is, and without either a local one is started for the study), and what each worker
+        gets, such as ``{"cpu": 2, "gpu": 0.5}`` (one CPU by default).
+    retries:
+        How often a failed trial is tried again.
+    report_timeout_s:
+        A trial that reports nothing for so long has failed.
+    stop_grace_s:
+        A trial that was told to stop and goes on for so long is ended with its worker.
+    max_failures:
+        So many failed trials one after another end the study; so do checks that raised in so many
+        trials, if no check of the study has ever given a number. A call of ``report`` that is wrong
+        in itself (no objective, an unknown constraint, no model for a check) ends it at once, as
+        long as no trial has reported anything.
+    seed:
+        Makes the searcher's suggestions repeatable.
+    study:
+        The study file. The same call again goes on where it was. A temporary file by default.
+    progress, callbacks:
+        Whether to show progress, and your own listeners.
+    """
+    if IN_WORKER in os.environ:
+        raise StudyError(
+            "tune() was called in a worker process, probably because the worker imports the file "
+            "that calls it: put the call under  if __name__ == '__main__':"
+        )
+    if isinstance(constraints, Constraint):
+        raise GoalError(
+            f"constraints must be a list, got {constraints!r}; write constraints=[Constraint(...)]"
+        )
+    on_model, on_config = split_constraints(constraints)
+    goals = Goals(Objective(objective, mode), on_model)
+    # limits on the configuration share the names of the others
+    Goals(goals.objective, (*on_model, *(replace(limit, on="model") for limit in on_config)))
+    searched = Space(space)
+    chosen = make_policy(policy)
+    require_options(train, goals, chosen, confirm, confirm_top, keep_models)
+    cluster = make_cluster(engine, ray_address, resources, devices)
+    settings = make_settings(
+        workers,
+        threads,
+        devices,
+        time_budget_s,
+        max_trials,
+        retries,
+        report_timeout_s,
+        stop_grace_s,
+        max_failures,
+    )
+    path = _study_path(study)
+    search = make_searcher(searcher, searched, points, seed)
+    stopper = Stopper(
+        objective=objective,
+        mode=mode,
+        constraints=on_model,
+        policy=chosen,
+        confirm_top=confirm_top,
+    )
+    work = Work(train, goals, chosen, confirm, needs_of(limit.check for limit in on_config))
+    code = pickle_code(work, reduce=None if cluster is None else cluster.reduce)
+    with contextlib.ExitStack() as open_things:
+        if cluster is not None:
+            open_things.enter_context(cluster)
+            settings = replace(
+                settings, workers=workers or cluster.fits(), threads=threads or cluster.threads
+            )
+        described = {
+            "time_budget_s": time_budget_s,
+            "max_trials": max_trials,
+            "workers": settings.workers,
+            "engine": engine,
+            "resources": None if cluster is None else cluster.resources,
+            "searcher": searcher if isinstance(searcher, str) else type(searcher).__name__,
+            "seed": seed,
+            "confirm_top": confirm_top,
+            "keep_models": keep_models,
+            "ranges": known_ranges(goals),
+            "source": _source_file(train),
+        }
+        description = describe_study(
+            goals, on_config, chosen, searched.describe(), described, code=[train]
+        )
+        store = open_study(path, description)
+        open_things.callback(store.close)
+        coordinator = Coordinator(store, stopper, keep_models)
+        with store.understanding():
+            under_way = coordinator.load(retries)
+        if seed is not None and coordinator.trials:
+            # the same seed would begin with the suggestions of the first session again
+            search = make_searcher(searcher, searched, points, seed + coordinator.next_number())
+        director = Director(coordinator, search, searched, on_config)
+        director.remind(under_way)
+        listeners = Listeners([*([make_progress()] if progress else []), *callbacks])
+        pool = Pool(make_site(cluster, code, store.files, settings), settings.workers)
+        agenda = Agenda(coordinator, director.suggest, director.tell, settings, listeners)
+        driver = Engine(coordinator, agenda, pool, settings, listeners)
+        status = StudyStatus(coordinator, time_budget_s, max_trials, driver.elapsed)
+        listeners.call("on_start", status)
+        if store.begun_anew:
+            text = f"nothing was reported in {shown(path)} so far: the study is begun anew"
+            listeners.call("on_notice", text)
+        if study is None:
+            text = f"no study= was given: the study is kept in {path}, and cannot be resumed"
+            listeners.call("on_notice", text)
+        with driver.signals():
+            try:
+                driver.run(under_way)
+                if chosen.checks_after_run and goals.constraints:
+                    check_after_run(driver, coordinator, confirm_top, settings.workers)
+                if confirm is not None and not driver.interrupted:
+                    confirm_best(driver, coordinator, confirm_top, listeners)
+                say_rejected(coordinator, listeners)
+            finally:
+                driver.close()
+                listeners.call("on_end")
+            return read_result(store)
+
+
+def _study_path(study: str | Path | None) -> Path:
+    if study is None:
+        return Path(tempfile.mkdtemp(prefix="acetune-")) / "study.db"
+    return study_path(study)
+
+
+def _source_file(train: Callable[..., object]) -> str | None:
+    """The file that ``acetune resume`` loads again, where the study came from ``acetune run``."""
+    return getattr(train, "__acetune_source__", None)

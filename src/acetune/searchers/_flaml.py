@@ -1,0 +1,288 @@
+"""FLAML's BlendSearch and CFO, by ask and tell.
+
+FLAML 2.7 as it comes would mislead or break a constrained search in many ways. Each of these is
+shown beside its remedy in ``tests/searchers/test_flaml.py``, which fails when FLAML mends it:
+
+- The local search ignores the constraint unless metric, mode *and* space are given at once.
+- A constraint value of 0.0, None or NaN counts as satisfied; in an intermediate result, any value.
+  So it is told ``1 + violation``, with the limit 1, and final results only.
+- Once one trial is feasible the penalty falls from 1e10 to 1 a violation: where losses differ by
+  more than violations do, the search walks off to where nothing qualifies. The penalty is kept.
+- A low-cost starting point where nothing qualifies is never left. The region around it is widened.
+- The global search (TPE) is told results under parameters that were never run. It is told by us.
+- With a time budget the suggestions depend on the clock. Every trial costs the same here.
+- Options of mixed types come back as strings. FLAML sees the places of options only.
+- Dimensions with a single value, names with a slash and results without a value raise.
+- Sometimes there is no suggestion. It is asked again, and then replaced by a random one.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from acetune.core.errors import GoalError, MissingExtraError
+from acetune.core.outcome import Outcome
+from acetune.searchers._flaml_space import Config, FlamlSpace
+from acetune.searchers._optuna import OptunaSearcher
+from acetune.searchers.searcher import Searcher, searched_part
+from acetune.searchers.space import Dimension, Float, Integer, Scalar, Space
+
+_LOSS, _CONSTRAINT = "loss", "one_plus_violation"
+_MAX_ATTEMPTS = 100  # as in FLAML's own loop
+_WIDE = 64  # a range of whole numbers that TPE may take for a continuous one
+
+
+class FlamlSearcher(Searcher):
+    """BlendSearch or CFO.
+
+    CFO is a randomised local search that starts over when it has converged; it begins from the
+    first feasible trial. BlendSearch runs several such searches beside a global one, Optuna's TPE.
+    Both know the constraint: only feasible trials start a local search, and an infeasible trial is
+    never better than a feasible one; TPE is told the violation too.
+
+    A trial that failed, or was turned down before training, counts as tried and not better. Costs
+    are not told: which local search goes on is decided by progress per trial, so that the
+    suggestions depend on the answers and the seed alone, and not on the clock.
+
+    Parameters
+    ----------
+    space:
+        What to search.
+    method:
+        ``"blendsearch"`` or ``"cfo"``.
+    points:
+        Configurations to try first; open dimensions are sampled. CFO begins from the best of those
+        that have ended.
+    low_cost:
+        Values that make training cheap, of some dimensions. The search begins there and leaves
+        their neighbourhood step by step.
+    seed:
+        Makes the suggestions repeatable, given the same answers in the same order.
+
+    References
+    ----------
+    Wu, Wang, Huang: Frugal Optimization for Cost-related Hyperparameters. AAAI 2021.
+    Wang, Wu, Huang, Saied: Economical Hyperparameter Optimization With Blended Search Strategy.
+    ICLR 2021.
+
+    >>> from acetune.searchers.space import lograndint, uniform
+    >>> space = Space({"rounds": lograndint(1, 100), "rate": uniform(0.0, 1.0)})
+    >>> FlamlSearcher(space, "cfo", low_cost={"rounds": 1}, seed=0).ask(1)["rounds"]
+    1
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        method: Literal["blendsearch", "cfo"] = "blendsearch",
+        points: Sequence[Mapping[str, Any]] = (),
+        low_cost: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        if method not in ("blendsearch", "cfo"):
+            raise GoalError(f"method must be 'blendsearch' or 'cfo', got {method!r}")
+        flaml = _flaml()
+        seed = (secrets.randbits(31) if seed is None else seed) % 2**31  # FLAML adds to it
+        self._space, self._coded = space, FlamlSpace(space, flaml.tune)
+        self._points = [self._coded.encode(point) for point in points]
+        self._global: _GlobalSearch | None = None
+        if method == "blendsearch":
+            sampler = OptunaSearcher(_smoothed(space), "tpe", seed=seed)
+            self._global = _GlobalSearch(sampler, self._coded, space)
+        algorithm = flaml.BlendSearch if method == "blendsearch" else flaml.CFO
+        self._search = algorithm(
+            metric=_LOSS,
+            mode="min",
+            space=self._coded.domains,
+            low_cost_partial_config=self._coded.encode(space.require_point(low_cost or {})),
+            points_to_evaluate=self._points,  # takes from this very list
+            global_search_alg=self._global,
+            metric_constraints=[(_CONSTRAINT, "<=", 1.0)],
+            cost_attr=None,
+            seed=seed,
+        )
+        self._asked: dict[int, Config] = {}
+        self._earlier: list[tuple[int, Config, Outcome]] = []
+
+    def ask(self, trial: int) -> dict[str, Any]:
+        """What FLAML suggests, or a random configuration if it has nothing new to suggest."""
+        self._learn_earlier()
+        config = self._suggested(str(trial)) or self._drawn()
+        if self._global is not None:
+            self._global.settle(trial, config)
+        self._asked[trial] = config
+        return self._coded.decode(config)
+
+    def tell(self, trial: int, outcome: Outcome, params: Mapping[str, Any] | None = None) -> None:
+        """The outcome of a trial, of whichever configuration it was."""
+        self._learn_earlier()
+        config = self._asked.pop(trial)
+        if params is not None:
+            suggested, config = config, self._coded.encode(searched_part(self._space, params))
+            self._replace(str(trial), suggested, config)
+        from_local_search = self._search._trial_proposed_by.get(str(trial))
+        if self._global is not None and not from_local_search:
+            self._global.learn(trial, config, outcome)
+        self._learn(trial, config, outcome)
+
+    def add(self, trial: int, params: Mapping[str, Any], outcome: Outcome | None) -> None:
+        """A trial of an earlier session; the search goes on from the best of them."""
+        config = self._coded.encode(searched_part(self._space, params))
+        for point in self._points:
+            if point.items() <= config.items():
+                self._points.remove(point)
+                break
+        if outcome is None:
+            self._asked[trial] = config
+            self._search._result[self._search._ls.config_signature(config)] = {}  # under way
+            return
+        self._earlier.append((trial, config, outcome))
+        if self._global is not None:
+            self._global.learn(trial, config, outcome)
+
+    def _suggested(self, name: str) -> Config | None:
+        if len(self._search._result) >= self._coded.size:
+            return None  # everything was tried
+        for _ in range(_MAX_ATTEMPTS):
+            config: Config | None = self._search.suggest(name)
+            if config is not None:
+                return config
+        return None
+
+    def _drawn(self) -> Config:
+        """A random configuration, if possible one that was not tried."""
+        for _ in range(_MAX_ATTEMPTS):
+            config: Config = self._search._ls.complete_config({})[0]
+            signature = self._search._ls.config_signature(config)
+            if signature not in self._search._result:
+                self._search._result[signature] = {}  # under way
+                break
+        return config
+
+    def _learn_earlier(self) -> None:
+        """Best first, for a local search begins from the first one that is good enough."""
+        for trial, config, outcome in sorted(self._earlier, key=lambda e: _merit(e[2])):
+            self._search._init_used = True  # the starting point had its turn then
+            self._learn(trial, config, outcome)
+        self._earlier.clear()
+
+    def _learn(self, trial: int, config: Config, outcome: Outcome) -> None:
+        """Tell FLAML. It takes a trial that it has not suggested as a candidate to begin from."""
+        search, name = self._search, str(trial)
+        from_local_search = search._trial_proposed_by.get(name)
+        if outcome.loss is None:
+            search.on_trial_complete(name, None, error=True)
+            # known and without merit: how FLAML marks what breaks a limit on the configuration
+            search._result[search._ls.config_signature(config)] = {_LOSS: math.inf}
+        else:
+            result = {_LOSS: outcome.loss, _CONSTRAINT: 1.0 + outcome.violation}
+            # not as one "config", which CFO overlooks when it begins from the best of some points
+            result |= {f"config/{key}": value for key, value in config.items()}
+            search.on_trial_complete(name, result)
+            search._metric_constraint_penalty = [search.penalty]
+        if not from_local_search and not search._metric_constraint_satisfied:
+            self._widen()
+
+    def _widen(self) -> None:
+        """Search farther from the low-cost point, as FLAML does after a local search."""
+        search = self._search
+        low, high = search._ls_bound_min, search._ls_bound_max
+        search._expand_admissible_region(low, high, search._ls.space)
+        for key in low:
+            low[key], high[key] = max(0.0, low[key]), min(1.0, high[key])
+        search._gs_admissible_min.update(low)
+        search._gs_admissible_max.update(high)
+
+    def _replace(self, name: str, suggested: Config, config: Config) -> None:
+        """FLAML forgets its suggestion; where it would move there, it moves to ``config``."""
+        search = self._search
+        search._result.pop(search._ls.config_signature(suggested), None)
+        thread = search._search_thread_pool.get(search._trial_proposed_by.get(name, 0))
+        if thread is not None and thread._is_ls:
+            _, step = thread._search_alg._configs[name]
+            thread._search_alg._configs[name] = (config, step)
+
+
+class _GlobalSearch:
+    """Optuna's TPE for BlendSearch, which asks it; it is told by :class:`FlamlSearcher`.
+
+    FLAML often runs something else than what was suggested, and tells the result all the same.
+    """
+
+    def __init__(self, sampler: OptunaSearcher, coded: FlamlSpace, space: Space) -> None:
+        self._sampler, self._coded, self._dimensions = sampler, coded, space.dimensions
+        self._asked: dict[int, Config] = {}
+        # what FLAML reads
+        self.space = self._space = coded.domains
+        self.metric = f"{_LOSS}_lagrange"
+
+    def suggest(self, trial_id: str) -> Config:
+        """For FLAML."""
+        self._forget(int(trial_id))
+        drawn = self._sampler.ask(int(trial_id))
+        for name, value in drawn.items():
+            if isinstance(self._dimensions[name], Integer):
+                drawn[name] = round(value)
+        config = self._coded.encode(drawn)
+        self._asked[int(trial_id)] = config
+        return dict(config)
+
+    def on_trial_complete(self, trial_id: str, result: object = None, error: bool = False) -> None:
+        """For FLAML, which may tell the result of another configuration."""
+
+    def settle(self, trial: int, config: Config) -> None:
+        """This is what the trial runs; if TPE suggested something else, that is void."""
+        if self._asked.get(trial) != config:
+            self._forget(trial)
+
+    def learn(self, trial: int, config: Config, outcome: Outcome) -> None:
+        """The outcome of a configuration, suggested by TPE or not."""
+        params, asked = self._coded.decode(config), self._asked.pop(trial, None)
+        if asked is None:
+            self._sampler.add(trial, params, outcome)
+        else:
+            self._sampler.tell(trial, outcome, None if asked == config else params)
+
+    def _forget(self, trial: int) -> None:
+        if self._asked.pop(trial, None) is not None:
+            self._sampler.tell(trial, Outcome(None, 0.0, failed=True))
+
+
+def _smoothed(space: Space) -> Space:
+    """The space with whole numbers of a wide range as real ones.
+
+    TPE weighs each whole number by an integral, in plain Python: with a few hundred trials behind
+    it a suggestion takes ten times as long, and for a wide range the difference is nil.
+    """
+    dimensions: dict[str, Dimension | Scalar] = {}
+    for name, dimension in space.dimensions.items():
+        wide = isinstance(dimension, Integer) and dimension.high - dimension.low >= _WIDE
+        if isinstance(dimension, Integer) and wide:
+            dimensions[name] = Float(float(dimension.low), float(dimension.high), dimension.log)
+        else:
+            dimensions[name] = dimension
+    return Space(dimensions)
+
+
+def _merit(outcome: Outcome) -> tuple[bool, float, float]:
+    loss = outcome.loss
+    return loss is None, outcome.violation, 0.0 if loss is None else loss
+
+
+def _flaml() -> Any:
+    """FLAML, or an error that names the install command."""
+    try:
+        with warnings.catch_warnings():
+            # only the search algorithms are used
+            warnings.filterwarnings("ignore", "flaml.automl is not available", UserWarning)
+            import flaml
+            import flaml.tune
+    except ImportError:
+        raise MissingExtraError("FLAML", "flaml") from None
+    logging.getLogger("flaml.tune.searcher").setLevel(logging.WARNING)
+    return flaml

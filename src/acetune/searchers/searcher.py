@@ -1,0 +1,52 @@
+"""What a searcher must do."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from acetune.core.errors import SpaceError
+from acetune.core.outcome import Outcome
+from acetune.searchers.space import Choice, Float, Space
+
+
+class Searcher(ABC):
+    """Suggests configurations by ask and tell; losses are minimised, violations are 0 when met.
+
+    A searcher needs no persistence: a resumed study tells it again, through :meth:`add`, of every
+    trial that has ended.
+    """
+
+    @abstractmethod
+    def ask(self, trial: int) -> dict[str, Any]:
+        """A configuration of the searched dimensions for the trial with this number."""
+
+    @abstractmethod
+    def tell(self, trial: int, outcome: Outcome, params: Mapping[str, Any] | None = None) -> None:
+        """How a trial that was asked for ended. Called once a trial.
+
+        ``params`` is given when another configuration was run in place of the suggested one (a
+        replay answers with the nearest recorded one): the outcome is that of ``params``, and of
+        the suggestion nothing is known.
+        """
+
+    @abstractmethod
+    def add(self, trial: int, params: Mapping[str, Any], outcome: Outcome | None) -> None:
+        """A trial from an earlier session; ``outcome`` is None if it will be trained again."""
+
+
+def searched_part(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The searched dimensions of a configuration that was run, in plain Python values."""
+    found: dict[str, Any] = {}
+    for name, dimension in space.dimensions.items():
+        if name not in params:
+            raise SpaceError(f"{name!r} is missing from the configuration {dict(params)!r}")
+        value = params[name]
+        if not dimension.contains(value):
+            raise SpaceError(f"{name}={value!r} lies outside {dimension}")
+        if isinstance(dimension, Choice):
+            found[name] = value
+        else:
+            found[name] = float(value) if isinstance(dimension, Float) else int(value)
+    return found

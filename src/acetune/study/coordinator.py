@@ -1,0 +1,339 @@
+"""The one writer of a study: policy, history and costs (the stopper), and the study file.
+
+Engines call it from one thread. What a call writes is committed by the engine's transaction before
+anything is acknowledged, so the file never knows less than a worker was told.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from acetune.core.decision import Action, Decision
+from acetune.core.goals import Goals
+from acetune.core.outcome import Outcome, outcome
+from acetune.core.reason import Reason, Wording
+from acetune.core.record import Progress, State
+from acetune.policies.stopper import Stopper
+from acetune.study.journal import Journal, StudyJournal
+from acetune.study.kept_models import Shelf
+from acetune.study.store import CheckRow, ReportRow, Store
+from acetune.study.study_trial import StudyTrial
+from acetune.trial.link import Plan, Reply, Report
+
+_BEFORE = Wording("before", "as decided before")
+_DRIVER_ENDED = Reason(Wording("driver_ended", "its driver process was ended"))
+
+
+class Coordinator:
+    """Takes what trials report, decides, and remembers.
+
+    Parameters
+    ----------
+    store, stopper:
+        Where to remember, and who decides. Without a store nothing is remembered: a replay.
+    keep_models:
+        Models of the best so many valid checkpoints stay on disk.
+    clock:
+        Seconds since the epoch, for the time stamps in the file.
+    """
+
+    def __init__(
+        self,
+        store: Store | None,
+        stopper: Stopper,
+        keep_models: int = 3,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.stopper = stopper
+        self.on_notice: Callable[[str], object] = lambda text: None  # what the user should know
+        self.trials: dict[int, StudyTrial] = {}
+        self.rejected = 0
+        self._store = store
+        self._shelf: Shelf | None = None
+        self._journal = Journal()
+        if store is not None:
+            self._shelf = Shelf(store, stopper, keep_models)
+            self._journal = StudyJournal(store, self._shelf, stopper.goals, clock)
+        self._clock = clock
+        self._next = 1
+
+    @property
+    def store(self) -> Store:
+        """The study file."""
+        assert self._store is not None, "a replay has no study file"
+        return self._store
+
+    @property
+    def shelf(self) -> Shelf:
+        """The models on disk."""
+        assert self._shelf is not None, "a replay keeps no models"
+        return self._shelf
+
+    @property
+    def goals(self) -> Goals:
+        """Objective and constraints."""
+        return self.stopper.goals
+
+    # -- trials ----------------------------------------------------------------------------------
+
+    def next_number(self) -> int:
+        """The number that the next new trial will have."""
+        return self._next
+
+    def add_trial(self, params: Mapping[str, Any]) -> StudyTrial:
+        """A new trial."""
+        trial = StudyTrial(self._next, 1, dict(params))
+        self._next += 1
+        self.trials[trial.number] = trial
+        self._journal.added(trial)
+        return trial
+
+    def reject(self, params: Mapping[str, Any], reason: Reason) -> int:
+        """A configuration that breaks a limit on the configuration alone: never trained."""
+        number = self._next
+        self._next += 1
+        self.rejected += 1
+        now = self._clock()
+        self.store.add_trial(number, 1, params, now, 0)
+        self.store.end_trial(number, 1, "rejected", reason, now)
+        return number
+
+    def add_attempt(self, number: int, resumed_from: int | None = None) -> StudyTrial:
+        """Another try at a trial that failed or was cut off, from its checkpoint if it has one.
+
+        ``resumed_from`` is the step of a checkpoint that somebody else keeps.
+        """
+        trial = self.trials[number]
+        trial.attempt += 1
+        trial.handle = None
+        self.shelf.forget_arriving(number)
+        if resumed_from is None:
+            trial.checkpoint, trial.resumed_from, broken = self.shelf.resume_point(number)
+            for text in broken:
+                begins = f"goes on from step {trial.resumed_from}"
+                if trial.checkpoint is None:
+                    begins = "begins from its start"
+                self.on_notice(f"trial {number} {begins}: {text}")
+        else:
+            trial.checkpoint, trial.resumed_from = None, resumed_from
+        self._journal.added(trial)
+        return trial
+
+    def begin(
+        self,
+        trial: StudyTrial,
+        total_steps: int | None,
+        startup_s: float,
+        chosen: tuple[int | None, float | None] | None = None,
+    ) -> Plan:
+        """Training begins: the trial gets its interval.
+
+        ``chosen`` are the interval and the cost ratio by which a worker has chosen it itself.
+        """
+        order = self.stopper.order
+        if chosen is None:
+            handle = self.stopper.start(trial.number, total_steps, resumed_from=trial.resumed_from)
+        else:
+            handle = self.stopper.restart(trial.number, total_steps, *chosen, trial.resumed_from)
+        handle.record.order = trial.number - 1  # the order of beginning is not in the file
+        trial.handle = handle
+        self._journal.planned(trial, total_steps)
+        self._journal.started(trial, startup_s)
+        return Plan(handle.interval, self.gate, self._journal.keep_below, order)
+
+    def note_hardware(self, trial: StudyTrial, description: str) -> None:
+        """What the attempt runs on, where a check depends on it."""
+        self.store.set_hardware(trial.number, trial.attempt, description)
+
+    def progress(self, trial: StudyTrial) -> Progress:
+        """Where a new attempt stands before its first report: past its checkpoint, if any."""
+        progress = Progress()
+        record = self.stopper.history.trials.get(trial.number)
+        if trial.resumed_from and record is not None:
+            progress.relive(record, trial.resumed_from)
+        return progress
+
+    def declare(self, trial: StudyTrial, total_steps: int) -> None:
+        """The last step became known late."""
+        trial.begun.declare(total_steps)
+        self._journal.planned(trial, total_steps)
+
+    # -- reports ---------------------------------------------------------------------------------
+
+    @property
+    def gate(self) -> float:
+        """What a checkpoint's loss must not exceed to be worth a check."""
+        return self.stopper.history.gate
+
+    def report(self, trial: StudyTrial, report: Report) -> Reply:
+        """A report: decided on and written, unless it was acknowledged before."""
+        handle = trial.begun
+        known = handle.record.progress.last_step
+        decision = handle.observe(
+            report.step,
+            report.value,
+            report.measured,
+            report.primary_cost_s,
+            report.check_cost_s,
+            checked_step=report.checked_step,
+            snapshot_cost_s=report.snapshot_cost_s,
+        )
+        if report.step > known:
+            self._journal.reported(trial, report, decision)
+        ended = handle.state != "running"
+        return Reply(decision, self.gate, self._journal.keep_below, decision.stop, ended)
+
+    def finish(self, trial: StudyTrial, report: Report | None) -> None:
+        """The trial ended by itself."""
+        handle = trial.begun
+        if handle.state != "running":
+            return
+        if report is None or report.measured is None:
+            handle.finish()
+        else:
+            handle.finish(
+                report.measured,
+                report.check_cost_s,
+                checked_step=report.checked_step,
+                snapshot_cost_s=report.snapshot_cost_s,
+            )
+            self._journal.checked(trial, report, "end")
+        self._journal.ended(trial, handle.state, handle.record.reason)
+        self._journal.settled(trial)
+
+    def check_after_run(
+        self, number: int, step: int, measured: Mapping[str, Any], costs: Mapping[str, float]
+    ) -> None:
+        """A check made after the run, of a checkpoint that was kept for it."""
+        trial = self.trials[number]
+        handle = trial.begun
+        check = handle.add_check(measured, costs, step)
+        value = self.goals.objective.value(check.loss)
+        report = Report(step, value, step, check.measured, check_cost_s=costs)
+        self._journal.checked(trial, report, "after")
+
+    def fail(self, trial: StudyTrial, reason: str | Reason, traceback: str | None = None) -> None:
+        """The trial ended with an error."""
+        self._end(trial, "failed", reason, traceback)
+
+    def interrupt(self, trial: StudyTrial, reason: str | Reason) -> None:
+        """The trial was cut off by the end of the budget, or by the user."""
+        self._end(trial, "interrupted", reason)
+
+    def fail_check(self, trial: StudyTrial, report: Report, error: str) -> Decision | None:
+        """A check that had to be cut off: it counts as a failed one, and its trial has failed."""
+        handle = trial.begun
+        decision = None
+        if report.step > handle.record.progress.last_step:
+            decision = self.report(trial, report).decision
+        elif report.measured is not None and report.checked_step is not None:
+            handle.add_check(report.measured, report.check_cost_s, report.checked_step)
+            self._journal.checked(trial, report, "end")
+        if handle.state != "failed":  # whatever the policy made of the report
+            handle.restore("running")
+            self.fail(trial, error)
+        return decision
+
+    def outcome(self, number: int) -> Outcome:
+        """What the searcher is told of a trial."""
+        record = self.stopper.history.trials.get(number)
+        if record is None:
+            return Outcome(None, self.stopper.history.largest_violation, failed=True)
+        return outcome(record, self.stopper.history)
+
+    def _end(
+        self,
+        trial: StudyTrial,
+        state: State,
+        reason: str | Reason,
+        traceback: str | None = None,
+    ) -> None:
+        if trial.handle is None:  # it never came to train
+            trial.handle = self.stopper.restart(trial.number, None, 1, None, trial.resumed_from)
+        if trial.handle.state != "running":
+            return
+        if state == "failed":
+            trial.failures += 1
+            trial.handle.fail(reason)
+        else:
+            trial.handle.interrupt(reason)
+        self._journal.ended(trial, state, trial.handle.record.reason, traceback)
+
+    # -- resuming --------------------------------------------------------------------------------
+
+    def load(self, retries: int = 0) -> list[int]:
+        """Replay the study file into the history; returns the trials that were under way."""
+        attempts = self.store.attempts()
+        plans = {(row["trial"], row["attempt"]): row for row in attempts}
+        for report, checks in self.store.reports():
+            self._replay(report, checks, plans[report.trial, report.attempt])
+        under_way = []
+        for row in attempts:
+            number = row["trial"]
+            self._next = max(self._next, number + 1)
+            if row["state"] == "rejected":
+                self.rejected += 1
+                continue
+            trial = self._reopen(row)
+            trial.failures += row["state"] == "failed"
+            if row["state"] == "running":
+                row["state"], row["reason"] = "interrupted", _DRIVER_ENDED
+                ended = (number, row["attempt"], row["state"], row["reason"], self._clock())
+                with self.store.transaction():
+                    self.store.end_trial(*ended)
+            if row["attempt"] == trial.attempt:
+                handle = trial.begun
+                if row["state"] == "finished":
+                    handle.finish()  # notes what the gate skipped then, which is not in the file
+                handle.restore(row["state"], row["reason"])
+        for number, trial in self.trials.items():
+            state = trial.begun.state
+            if state == "interrupted" or (state == "failed" and trial.failures <= retries):
+                under_way.append(number)
+        self.shelf.load()
+        return under_way
+
+    def _reopen(self, row: Mapping[str, Any]) -> StudyTrial:
+        """The trial of an attempt's row, started in the history if that attempt is new there."""
+        number, attempt = row["trial"], row["attempt"]
+        trial = self.trials.get(number)
+        if trial is None:
+            trial = self.trials[number] = StudyTrial(number, attempt, json.loads(row["params"]))
+        if trial.handle is None or trial.attempt < attempt:
+            trial.attempt = attempt
+            trial.handle = self.stopper.restart(
+                number, row["total_steps"], row["interval"], row["cost_ratio"], row["resumed_from"]
+            )
+            # an attempt before it that never reported is not in the history
+            trial.handle.record.attempt = attempt
+            trial.handle.record.order = number - 1
+        return trial
+
+    def _replay(self, row: ReportRow, checks: Iterable[CheckRow], plan: Mapping[str, Any]) -> None:
+        handle = self._reopen(plan).begun
+        measured = {c.constraint: c.measurement for c in checks} or None
+        costs = {c.constraint: c.cost_s for c in checks if c.cost_s is not None} or None
+        if row.kind == "step":
+            action = Action(row.decision)
+            stratum: Any = row.stratum
+            decided = Decision(action, _BEFORE, stratum, row.rank, row.of, row.step)
+            if action is Action.STOP:
+                reason = plan["reason"]
+                decided = replace(decided, why=reason.wording, numbers=reason.numbers)
+            handle.observe(
+                row.step,
+                row.objective,
+                measured,
+                row.primary_cost_s,
+                costs,
+                checked_step=row.checked_step if measured else None,
+                snapshot_cost_s=row.snapshot_cost_s,
+                decided=decided,
+            )
+        elif measured is not None:
+            assert row.checked_step is not None
+            handle.add_check(measured, costs, row.checked_step, snapshot_cost_s=row.snapshot_cost_s)

@@ -1,0 +1,13 @@
+"""Studies for other tools: CSV, Parquet, and a study of Optuna; public as ``acetune.export``.
+
+A study file is read once, from one state, also while the study is running; ``gathered`` does that,
+and ``tables`` says what the tables hold.
+"""
+
+from __future__ import annotations
+
+from acetune.study.export.optuna_study import to_optuna
+from acetune.study.export.places import FORMATS, Format, format_of
+from acetune.study.export.tables import to_csv, to_parquet
+
+__all__ = ["FORMATS", "Format", "format_of", "to_csv", "to_optuna", "to_parquet"]

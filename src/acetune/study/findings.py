@@ -1,0 +1,184 @@
+"""What can be found in a study: checkpoints, their confirmation, and what it all cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from acetune.core.errors import BrokenModelError, ReportError
+from acetune.core.goals import Constraint, Estimate, Goals
+from acetune.core.words import number
+from acetune.trial.artifacts import Kept, load_model
+
+Status = Literal["confirmed", "unconfirmed", "failed"]
+_NORMAL_95 = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What the confirmation data said of a checkpoint.
+
+    ``ranges`` are the least and the largest possible value of constraints whose check knows them.
+    """
+
+    status: Status
+    values: Mapping[str, Estimate]
+    error: str | None = None
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def interval(self, name: str) -> tuple[float, float] | None:
+        """The 95 % interval of a value that came with a standard error.
+
+        It is a normal one, and cut where it leaves the range of what can be.
+
+        >>> found = {"gap": Estimate(0.01, 0.01)}
+        >>> [round(end, 4) for end in Confirmation("confirmed", found).interval("gap")]
+        [-0.0096, 0.0296]
+        >>> Confirmation("confirmed", found, ranges={"gap": (0, 1)}).interval("gap")[0]
+        0
+        """
+        found = self.values.get(name)
+        if found is None or found.stderr == 0:
+            return None
+        half = _NORMAL_95 * found.stderr
+        low, high = self.ranges.get(name, (-math.inf, math.inf))
+        # a value that lies outside all the same is not hidden
+        return max(found.value - half, min(low, found.value)), min(
+            found.value + half, max(high, found.value)
+        )
+
+
+def broken_on_fresh(goals: Goals, values: Mapping[str, Estimate]) -> list[Constraint]:
+    """The constraints whose limit the values on fresh data break.
+
+    It is the limit itself, without the search's margin: fresh data owes nothing to the search.
+    """
+    return [
+        limit
+        for limit in goals.constraints
+        if limit.name in values and not limit.without_margin().holds(values[limit.name])
+    ]
+
+
+def judge_fresh(goals: Goals, values: Mapping[str, Estimate], error: str | None) -> Status:
+    """The verdict of fresh data on a checkpoint.
+
+    One broken limit is enough to fail, whatever else went wrong; to be confirmed, every value must
+    be there and hold.
+
+    >>> from acetune.core.goals import Objective
+    >>> goals = Goals(Objective("loss"), (Constraint("g", upper=2), Constraint("h", upper=1)))
+    >>> judge_fresh(goals, {"g": Estimate(9.0)}, "h is nan"), judge_fresh(goals, {}, "h is nan")
+    ('failed', 'unconfirmed')
+    """
+    if broken_on_fresh(goals, values):
+        return "failed"
+    whole = error is None and all(limit.name in values for limit in goals.constraints)
+    return "confirmed" if whole else "unconfirmed"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCheckpoint:
+    """A configuration at a step, with its values and its model.
+
+    ``value`` is the objective in the search; ``constraints`` what the checks measured. ``status``
+    says how far to trust them: confirmed on data that the search never saw, failed there, or not
+    looked at (unconfirmed). It is the model at ``step``, which need not be the last of its trial's
+    ``total_steps``: trained on, the same parameters may break a limit.
+
+    ``next_best`` is the next candidate of the study that fresh data has not spoken against and
+    whose model is there, should this one's be lost.
+    """
+
+    trial: int
+    attempt: int
+    step: int
+    params: Mapping[str, Any]
+    value: float
+    constraints: Mapping[str, Estimate]
+    violation: float
+    checkpoint: Path | None
+    confirmation: Confirmation | None = None
+    total_steps: int | None = field(default=None, compare=False)  # of its trial, where known
+    kept: Kept | None = field(default=None, repr=False, compare=False)  # what was written there
+    next_best: FoundCheckpoint | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def status(self) -> Status:
+        """confirmed, unconfirmed or failed."""
+        return "unconfirmed" if self.confirmation is None else self.confirmation.status
+
+    def load(self) -> object:
+        """The model that was kept: what ``report(model=...)``, or its snapshot, gave."""
+        if self.checkpoint is None:
+            raise ReportError(
+                f"no model was kept of trial {self.trial} step {self.step}: models are kept of the "
+                "best valid checkpoints, if reported with trial.report(..., model=...); train its "
+                "parameters again for so many steps"
+            )
+        fault = self.model_fault()
+        if fault is not None:
+            raise BrokenModelError(
+                f"the model of trial {self.trial} step {self.step} cannot be loaded: "
+                f"{self.checkpoint} {fault}; {self.instead()}"
+            )
+        return load_model(self.checkpoint)
+
+    def model_fault(self, *, full: bool = True) -> str | None:
+        """What is wrong with the kept model (missing, empty, changed), in words; None: nothing.
+
+        ``full`` reads all of it to compare checksums; else only sizes are looked at.
+        """
+        return None if self.kept is None else self.kept.fault(full=full)
+
+    def instead(self) -> str:
+        """What to use in place of a model that is lost."""
+        other = self.next_best
+        if other is None:
+            return "no other candidate has a model: train its parameters again for so many steps"
+        return (
+            f"next best is trial {other.trial} step {other.step} with {number(other.value)}: "
+            "result.best.next_best.load()"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FailureOfCheck:
+    """The first check of a study that gave no number, and why."""
+
+    trial: int
+    constraint: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintTime:
+    """How often a constraint was measured, and what that took."""
+
+    checks: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Where the time went, in seconds summed over all workers, and how much lies on disk."""
+
+    training_s: float
+    startup_s: float
+    checks_s: float
+    invalid_s: float  # training and checks of trials that were checked and never valid
+    wall_s: float
+    reports: int
+    checks: int
+    failed_checks: int
+    disk_bytes: int
+    by_constraint: Mapping[str, ConstraintTime]
+
+    @property
+    def check_share(self) -> float:
+        """Share of the training and checking time that went into checks."""
+        total = self.training_s + self.checks_s
+        return self.checks_s / total if total else 0.0

@@ -1,0 +1,207 @@
+"""Which models and checkpoints of a study stay on disk."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from acetune.core.errors import ReportError
+from acetune.policies.stopper import Stopper
+from acetune.study.store import KeptRow, Store
+from acetune.study.study_trial import StudyTrial
+from acetune.trial.artifacts import Kept, OutsideError, delete_inside, is_kept_name
+
+_ModelKey: TypeAlias = tuple[int, int, int]  # trial, attempt, step
+
+
+class _Arriving(NamedTuple):
+    """A checkpoint whose report is on the way."""
+
+    step: int
+    path: str
+    kept: Kept
+
+
+class Shelf:
+    """Keeps the models of the best valid checkpoints, and what trials can go on from.
+
+    Workers write the files; the shelf decides which stay. A file is deleted only after the commit
+    that forgot it is on disk, so that the study file never names one that is gone.
+    """
+
+    def __init__(self, store: Store, stopper: Stopper, keep: int) -> None:
+        self._store, self._stopper = store, stopper
+        self._keep = max(keep, stopper.history.keep)
+        self._models: dict[_ModelKey, Kept] = {}
+        self._unsettled: set[_ModelKey] = set()  # written, their report on the way
+        self._arriving: dict[int, _Arriving] = {}  # by trial
+        self._doomed: list[Path] = []
+
+    @property
+    def keep_below(self) -> float:
+        """Models of valid checkpoints up to this loss are kept."""
+        return self._stopper.history.kth_best(self._keep)
+
+    def require_own(self, trial: StudyTrial, step: int, kind: str, path: str) -> Path:
+        """Where a worker has written something; ReportError if that is not its own place."""
+        try:
+            return self._store.kept_folder(trial.number, trial.attempt, step, kind, path)
+        except (OutsideError, TypeError, ValueError) as error:
+            raise ReportError(
+                f"trial {trial.number} has written to a place that is not its own: {error}"
+            ) from None
+
+    def add_model(
+        self, trial: StudyTrial, step: int, path: str, size: int, digest: str | None = None
+    ) -> None:
+        """A worker has written the model of a checkpoint."""
+        folder = self.require_own(trial, step, "model", path)
+        key = trial.number, trial.attempt, step
+        self._store.add_checkpoint(*key, "model", path, size, digest)
+        self._models[key] = Kept(folder, size, digest)
+        self._unsettled.add(key)
+
+    def add_checkpoint(
+        self, trial: StudyTrial, step: int, path: str, size: int, digest: str | None = None
+    ) -> None:
+        """A worker has written what its trial could go on from; it counts from its report on."""
+        folder = self.require_own(trial, step, "resume", path)
+        kept = Kept(folder, size, digest)
+        self._arriving[trial.number] = _Arriving(step, path, kept)
+
+    def settle_checkpoint(self, trial: StudyTrial, step: int) -> None:
+        """The report at ``step`` was taken: go on from there; older checkpoints are not needed."""
+        if trial.number not in self._arriving:
+            return
+        arrived = self._arriving[trial.number]
+        # of a report that was refused, or of the last one
+        if arrived.step != step or not trial.running:
+            self.forget_arriving(trial.number)
+            return
+        del self._arriving[trial.number]
+        older = self._resumable(trial.number)
+        self._store.add_checkpoint(
+            trial.number,
+            trial.attempt,
+            step,
+            "resume",
+            arrived.path,
+            arrived.kept.size,
+            arrived.kept.digest,
+        )
+        for row in older:
+            if row.kept.folder != arrived.kept.folder:
+                self._delete(row)
+
+    def forget_arriving(self, trial: int) -> None:
+        """A checkpoint whose report never came, or that nobody will go on from, is of no use."""
+        if trial in self._arriving:
+            folder = self._arriving.pop(trial).kept.folder
+            if all(folder != row.kept.folder for row in self._resumable(trial)):
+                self._doomed.append(folder)
+
+    def drop_resumable(self, trial: int) -> None:
+        """The trial has ended for good: there is nothing to go on from."""
+        for row in self._resumable(trial):
+            self._delete(row)
+
+    def resume_point(self, trial: int) -> tuple[Path | None, int, list[str]]:
+        """The newest checkpoint a trial can go on from, its step, and what is wrong with newer.
+
+        (None, 0) without one. One that is not what was written is forgotten.
+        """
+        broken: list[str] = []
+        for row in reversed(self._resumable(trial)):
+            fault = row.kept.fault()
+            if fault is None:
+                return row.kept.folder, row.step, broken
+            broken.append(f"its checkpoint of step {row.step}, {row.kept.folder}, {fault}")
+            self._delete(row)
+        return None, 0, broken
+
+    def _resumable(self, trial: int) -> list[KeptRow]:
+        return self._store.kept("WHERE trial = ? AND kind = 'resume'", (trial,))
+
+    def waiting_for_check(self) -> list[tuple[float, int, int, Kept]]:
+        """Loss, trial, step and model of each one kept for a check after the run, best first."""
+        return sorted(
+            (
+                (loss, key[0], key[2], self._models[key])
+                for key, loss in self._losses_unchecked().items()
+            ),
+            key=lambda waiting: waiting[:3],
+        )
+
+    def prune(self, reporting: int) -> None:
+        """Keep the models of the best valid checkpoints and of running trials' best.
+
+        ``reporting`` is the trial whose report was just taken: what it wrote is settled now.
+        """
+        self._unsettled = {key for key in self._unsettled if key[0] != reporting}
+        if not self._stopper.policy.checks_after_run and len(self._models) > 1:
+            self._keep_only(self._best_valid() | self._unsettled)
+
+    def prune_after_run(self) -> None:
+        """Keep the models of the best valid checkpoints, and unchecked ones that are better."""
+        limit = self._stopper.history.gate  # what could still become the answer is better
+        unchecked = {key for key, loss in self._losses_unchecked().items() if loss < limit}
+        self._keep_only(self._best_valid() | unchecked)
+
+    def _best_valid(self) -> set[_ModelKey]:
+        """The best ``keep`` models of valid checkpoints, and those of running trials' best."""
+        found: list[tuple[float, _ModelKey]] = []
+        running = set()
+        for key in self._models:
+            record = self._stopper.history.trials[key[0]]
+            best = record.best_valid
+            if best is not None and (best.attempt, best.step) == key[1:]:
+                found.append((best.loss, key))
+                if record.state == "running":
+                    running.add(key)
+        found.sort(key=lambda item: item[0])  # stable: of equal ones the earlier stays
+        return running | {key for _, key in found[: self._keep]}
+
+    def _losses_unchecked(self) -> dict[_ModelKey, float]:
+        """The losses of the models whose trials were never checked."""
+        found = {}
+        for key in self._models:
+            record = self._stopper.history.trials[key[0]]
+            index = record.log.find(key[2])
+            if key[1] == record.attempt and index is not None and not record.progress.checks:
+                found[key] = record.log.loss[index]
+        return found
+
+    def _keep_only(self, kept: set[_ModelKey]) -> None:
+        for key, model in list(self._models.items()):
+            if key not in kept:
+                del self._models[key]
+                self._delete(KeptRow(*key, "model", model))
+
+    def _delete(self, row: KeptRow) -> None:
+        self._store.drop_checkpoint(row.trial, row.attempt, row.step, row.kind)
+        self._doomed.append(row.kept.folder)
+
+    def sweep(self) -> None:
+        """Delete what is no longer needed. To be called after the commit that forgot it."""
+        if not self._doomed:
+            return
+        # else a power cut could take back the commit and not the deletion
+        self._store.put_on_disk()
+        for folder in self._doomed:
+            with contextlib.suppress(OutsideError):  # changed since it was looked at: left alone
+                delete_inside(self._store.root_of(folder), folder)
+        self._doomed.clear()
+
+    def load(self) -> None:
+        """Take over what an earlier session kept; delete what it had not acknowledged."""
+        files, rows = self._store.files, self._store.kept()
+        for row in rows:
+            if row.kind == "model":
+                self._models[row.trial, row.attempt, row.step] = row.kept
+        known = {row.kept.folder for row in rows}
+        for found in files.glob("trial-*/attempt-*/*-*"):
+            # the folder is the trial's own too: what training code has put there stays
+            if is_kept_name(found.name) and found not in known:
+                with contextlib.suppress(OutsideError):  # a link that leads elsewhere
+                    delete_inside(files, found)

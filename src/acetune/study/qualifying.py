@@ -1,0 +1,122 @@
+"""Which checked checkpoints keep limits: what other limits would have given is judged here.
+
+``StudyResult.what_if`` asks for one set of limits; the report for the limits at which the answer
+changes. Both ask the functions of this file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from acetune.core.goals import Constraint, Estimate, Goals
+from acetune.study.answer import read_ranges, with_confirmation
+from acetune.study.checkpoints import checkpoint, losses, unchecked_better, usable
+from acetune.study.columns import UNCHECKED, Array
+from acetune.study.findings import FoundCheckpoint, broken_on_fresh, judge_fresh
+from acetune.study.view import StudyView
+
+
+class BestUnder(NamedTuple):
+    """The best checkpoint under some limits, and how many better ones do not count."""
+
+    best: FoundCheckpoint | None
+    unchecked_better: int  # never checked, or not under every limit
+    rejected_better: int  # by fresh data, under these limits
+
+
+def best_under(view: StudyView, goals: Goals) -> BestUnder:
+    """What was recorded, judged by ``goals``: those of the study with other limits."""
+    rows = np.flatnonzero(was_checked(view))
+    missing, broken = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
+    for index, constraint in enumerate(goals.constraints):
+        needs = strictness(view, index)[rows]
+        missing |= np.isnan(needs)
+        broken |= needs > sign_of(constraint) * constraint.limit
+    valid, half = rows[~missing & ~broken], rows[missing & ~broken]
+    rejected = np.zeros(len(valid), bool)
+    for same, values in on_fresh(view, valid):
+        if broken_on_fresh(goals, values):
+            rejected |= same
+    best = _best(view, goals, valid[~rejected])
+    value = None if best is None else best.value
+    return BestUnder(
+        best,
+        # under the study's own limits none is half checked: a constraint is left out where another
+        # one is violated
+        unchecked_better(view, value) + _better(view, goals, half, value),
+        _better(view, goals, valid[rejected], value),
+    )
+
+
+def was_checked(view: StudyView, since: int = 0) -> Array:
+    """Which reports, from a row on, have a checkpoint that checks have measured."""
+    reports = view.reports
+    fine = (reports.stratum[since:] != UNCHECKED) & (reports.violation[since:] < math.inf)
+    checked: Array = fine & usable(reports.checked_objective[since:])
+    return checked
+
+
+def sign_of(constraint: Constraint) -> float:
+    """What a limit is multiplied by so that the smaller one is the stricter one."""
+    return 1.0 if constraint.lower is None else -1.0
+
+
+def needed_limit(constraint: Constraint, value: Array, stderr: Array) -> Array:
+    """The strictest limit that measurements satisfy, margin included: as in ``Constraint``."""
+    margin = constraint.margin_se * stderr
+    return value + margin if constraint.lower is None else value - margin
+
+
+def strictness(view: StudyView, index: int, since: int = 0) -> Array:
+    """The strictest limit of a constraint that each report satisfies, from a row on.
+
+    With its sign such that smaller is stricter; NaN where the constraint was not measured.
+    """
+    checks, constraint = view.checks, view.goals.constraints[index]
+    first = int(np.searchsorted(checks.row, since))
+    its = np.flatnonzero(checks.constraint[first:] == index) + first
+    found = np.full(len(view.reports) - since, math.nan)
+    needed = needed_limit(constraint, checks.value[its], checks.stderr[its])
+    found[checks.row[its] - since] = sign_of(constraint) * needed
+    return found
+
+
+def on_fresh(view: StudyView, rows: Array) -> Iterator[tuple[Array, Mapping[str, Estimate]]]:
+    """What fresh data said: which of the rows it is about, and the values there.
+
+    The latest use of a checkpoint counts.
+    """
+    reports = view.reports
+    latest = {(use["trial"], use["attempt"], use["step"]): use for use in view.confirmations}
+    for (trial, attempt, step), use in latest.items():
+        same = (reports.trial[rows] == trial) & (reports.attempt[rows] == attempt)
+        same &= reports.checked_step[rows] == step
+        yield same, {name: Estimate(*measured) for name, measured in use["metrics"].items()}
+
+
+def _best(view: StudyView, goals: Goals, rows: Array) -> FoundCheckpoint | None:
+    """The best of the rows, the earliest of equals, with its verdict under ``goals``."""
+    if not len(rows):
+        return None
+    loss = losses(goals.objective, view.reports.checked_objective[rows])
+    found = replace(checkpoint(view, int(rows[loss.argmin()])), violation=0.0)
+    found = with_confirmation(found, view.confirmations, read_ranges(view.info["settings"]))
+    said = found.confirmation
+    if said is None:
+        return found
+    # the verdict in the file is about the limits of the study
+    status = judge_fresh(goals, said.values, said.error)
+    return replace(found, confirmation=replace(said, status=status))
+
+
+def _better(view: StudyView, goals: Goals, rows: Array, value: float | None) -> int:
+    """How many checkpoints of the rows are better than ``value``."""
+    reports, worst = view.reports, math.inf if value is None else goals.objective.loss(value)
+    rows = rows[losses(goals.objective, reports.checked_objective[rows]) < worst]
+    columns = (reports.trial, reports.attempt, reports.checked_step)
+    return len(set(zip(*[column[rows].tolist() for column in columns], strict=True)))

@@ -1,0 +1,102 @@
+"""Reading a large study in a second process, begun before this one has imported what it needs.
+
+The reports of a study are only ever appended. So those up to a number may be read early and
+elsewhere, and the view of the study reads the others itself. Nothing depends on the second process:
+whatever goes wrong in it, the view reads everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acetune.trial.hardware import thread_variables
+
+if TYPE_CHECKING:
+    from acetune.study.columns import Array
+
+# started as a file, and not as interprocess starts one: it imports NumPy and nothing of acetune,
+# which would take as long as reading what it reads
+_PROGRAM = Path(__file__).with_name("columns.py")
+_MANY = 100_000  # reports; fewer are read in less time than a process needs to start
+_SHARE = 0.7  # of the reports: this process has to import more, and begins later
+
+
+class ReadAhead:
+    """The first reports of a study, being read in another process; none if there are few.
+
+    This module imports little, so that it can begin early. Use it as a context: at the end the
+    other process is ended, if it has not.
+
+    Parameters
+    ----------
+    path:
+        The study file. Whatever is wrong with it, the view will say.
+
+    Attributes
+    ----------
+    last:
+        The number of the last report that is read ahead; 0 if none is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.last = 0
+        self._identity: tuple[int, ...] = ()
+        self._process: subprocess.Popen[bytes] | None = None
+        with contextlib.suppress(OSError, ValueError, sqlite3.Error):
+            found = path.stat()
+            self._identity = found.st_dev, found.st_ino
+            uri = f"{path.resolve().as_uri()}?mode=ro"
+            with contextlib.closing(sqlite3.connect(uri, uri=True)) as db:
+                newest = _newest(db)
+            if newest >= _MANY:
+                self.last = int(_SHARE * newest)
+                self._process = subprocess.Popen(
+                    # -P: its neighbours here are not to be found in place of Python's own modules
+                    [sys.executable, "-P", str(_PROGRAM), uri, str(self.last)],
+                    env={**os.environ, **thread_variables(1)},  # it only copies
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                )
+
+    def is_of(self, identity: tuple[int, ...], db: sqlite3.Connection) -> bool:
+        """Whether reports of this file are being read, and it still has them.
+
+        It has not if it was replaced meanwhile, or its study was begun anew.
+        """
+        return self.last > 0 and self._identity == identity and _newest(db) >= self.last
+
+    def take(self) -> dict[str, Array] | None:
+        """The reports up to ``last``, once; None if they could not be read."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        written, _ = process.communicate()
+        if process.returncode != 0:
+            return None
+        from acetune.study.columns import rows_from_bytes  # here, as it imports NumPy
+
+        return rows_from_bytes(written)
+
+    def close(self) -> None:
+        """End the other process."""
+        process, self._process = self._process, None
+        if process is not None:
+            with process:
+                process.kill()
+
+    def __enter__(self) -> ReadAhead:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _newest(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT coalesce(max(seq), 0) FROM reports").fetchone()[0])

@@ -1,0 +1,1 @@
+"""What a training function sees: its trial, the link to an engine, checks and kept files."""

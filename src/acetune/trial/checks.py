@@ -1,0 +1,265 @@
+"""Calling the checks of constraints: in order, timed, and never trusted to work."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from acetune.core.errors import AcetuneError, ReportCallError
+from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, as_measurement
+
+
+class Missing:
+    """Stands for a model that was not given; None is a model like any other."""
+
+    def __repr__(self) -> str:
+        return "no model"
+
+
+MISSING = Missing()
+_WHOLE = (0.0, 1.0)  # a share of none or of all has a standard error of 0
+# whose lines nobody has to mend: Python's own, what is installed, and this package
+_NOT_THEIRS = tuple(
+    f"{path}{os.sep}"
+    for path in (
+        sysconfig.get_path("stdlib"),
+        sysconfig.get_path("purelib"),
+        sysconfig.get_path("platlib"),
+        Path(__file__).parents[1],
+    )
+)
+
+
+class RaisedCheck(FailedCheck):
+    """A check that raised: its own fault, where NaN or infinity may be the model's."""
+
+    __slots__ = ()
+
+
+class Constant:
+    """A constraint value given as it is."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __call__(self) -> object:
+        """The value."""
+        return self._value
+
+
+def evaluate(
+    goals: Goals,
+    checks: Mapping[str, Callable[..., Any]],
+    model: object,
+    clock: Callable[[], float],
+    checking: Callable[[str | None], None],
+    *,
+    measuring: Callable[[Callable[..., Any]], AbstractContextManager[object]] = nullcontext,
+    best: bool = False,
+    order: Sequence[str] | None = None,
+) -> tuple[dict[str, Estimate | FailedCheck], dict[str, float]]:
+    """Call the checks in the order declared. After one has failed the rest are not called.
+
+    What ``measuring`` gives surrounds each call, outside of its time and timeout.
+
+    With an ``order`` they are called in that one, and those after a violated or failed one are
+    left out, but for values that are given.
+
+    Where all hold and the checkpoint would be the ``best``, those that ask for it are measured once
+    more, and what is found then counts: of many noisy measurements the luckiest would win.
+    """
+    measured: dict[str, Estimate | FailedCheck] = {}
+    costs: dict[str, float] = {}
+    failed = ""
+
+    def measure(constraint: Constraint) -> None:
+        name = constraint.name
+        with measuring(checks[name]):
+            if constraint.timeout_s is not None:
+                checking(name)
+            began = clock()
+            measured[name] = call_check(checks[name], name, model)
+            costs[name] = costs.get(name, 0.0) + clock() - began
+            if constraint.timeout_s is not None:
+                checking(None)
+
+    constraints = {constraint.name: constraint for constraint in goals.constraints}
+    names = list(constraints)
+    if order is not None:  # a value that is given costs nothing, and is never left out
+        names = sorted(order, key=lambda name: not isinstance(checks[name], Constant))
+    for name in names:
+        given = isinstance(checks[name], Constant)
+        if order is not None and not given and goals.violated(measured):
+            break
+        if order is None and failed:
+            measured[name] = FailedCheck(f"not evaluated, because {failed!r} failed")
+            continue
+        measure(constraints[name])
+        if isinstance(measured[name], FailedCheck):
+            failed = name
+    if best and goals.judge(measured)[0]:
+        for constraint in goals.constraints:
+            if getattr(checks[constraint.name], "measures_again", False):
+                measure(constraint)
+                if order is not None and goals.violated(measured):
+                    break
+    return measured, costs
+
+
+def call_check(check: Callable[..., Any], name: str, model: object) -> Estimate | FailedCheck:
+    """One check; whatever it raises makes it a failed one."""
+    args, kwargs = arguments_for(check, name, model)
+    try:
+        return as_measurement(check(*args, **kwargs), f"constraint {name!r}")
+    except Exception as error:
+        return RaisedCheck(f"{type(error).__name__}: {error}{place_of(error)}")
+
+
+def place_of(error: Exception) -> str:
+    """The innermost line of the user's own code that an error came through, in brackets."""
+    if isinstance(error, AcetuneError):
+        return ""  # says itself what to change
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(_NOT_THEIRS):
+            line = f": {frame.line}" if frame.line else ""
+            return f" (line {frame.lineno} of {Path(frame.filename).name}{line})"
+    return ""
+
+
+class Arguments(NamedTuple):
+    """What a check is called with."""
+
+    args: tuple[object, ...] = ()
+    kwargs: Mapping[str, object] = MappingProxyType({})
+
+
+class _Takes(NamedTuple):
+    """How a check takes the model."""
+
+    way: Literal["not at all", "by position", "by name", "unclear"]
+    required: bool = False
+    parameter: str = ""
+
+
+_NOT_AT_ALL = _Takes("not at all")
+
+
+def arguments_for(check: Callable[..., Any], name: str, model: object) -> Arguments:
+    """What the check is called with: the model, wherever one was reported and it can take one.
+
+    A model that is required and missing is an error. So is one that was reported where nothing
+    tells whether the check takes it: called without, it would measure something else.
+    """
+    takes = _takes(check)
+    if isinstance(model, Missing):
+        if takes.required:
+            raise ReportCallError(
+                f"the check of {name!r} takes a model, but none was reported; call "
+                "report(..., model=...)"
+            )
+        return Arguments()
+    if takes.way == "unclear":
+        raise ReportCallError(
+            f"the check of {name!r} has a default for its parameter {takes.parameter!r}: is that "
+            "a bound value, or the place of the model? Bind values with "
+            "functools.partial(check, value), and leave a parameter without a default for the model"
+        )
+    if takes.way == "by name":
+        return Arguments(kwargs={"model": model})
+    return Arguments((model,)) if takes.way == "by position" else Arguments()
+
+
+def takes_model(check: Callable[..., Any]) -> bool:
+    """Whether a check is called with the model; one that is not sees the current step only."""
+    return _takes(check).way in ("by position", "by name")
+
+
+def _takes(check: Callable[..., Any]) -> _Takes:
+    if isinstance(check, Constant):
+        return _NOT_AT_ALL
+    try:
+        parameters = list(inspect.signature(check).parameters.values())
+    except (TypeError, ValueError):
+        return _Takes("by position", required=True)  # some built-in callables have no signature
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if any(p.default is p.empty for p in positional) or any(
+        p.kind is p.VAR_POSITIONAL for p in parameters
+    ):
+        return _Takes("by position", required=True)
+    if _has_bound_model(check):
+        return _NOT_AT_ALL
+    if positional:
+        return _takes_optional(check, positional)
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name == "model":
+            required = parameter.default is parameter.empty
+            if required or parameter.default is None:
+                return _Takes("by name", required)
+            return _Takes("unclear", parameter="model")
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return _Takes("by name")
+    return _NOT_AT_ALL
+
+
+def _takes_optional(check: Callable[..., Any], positional: Sequence[inspect.Parameter]) -> _Takes:
+    """A check with places for the model that all have a default."""
+    first = positional[0]
+    if first.default is None or not _written_in_python(check):
+        return _Takes("by position")  # float() is 0.0, which binds nothing
+    if any(
+        p.name == "model" and p.default is None and p.kind is p.POSITIONAL_OR_KEYWORD
+        for p in positional
+    ):
+        return _Takes("by name")
+    return _Takes("unclear", parameter=first.name)
+
+
+def _has_bound_model(check: Any) -> bool:
+    """Whether ``functools.partial`` was given ``model=`` already."""
+    while isinstance(check, functools.partial):
+        if "model" in check.keywords:
+            return True
+        check = check.func
+    return False
+
+
+def _written_in_python(check: Callable[..., Any]) -> bool:
+    """Whether a default of the check's parameter may be a value that somebody has bound there.
+
+    It may in a function, a method or a ``__call__``; that of a class or of a built-in may not.
+    """
+    found: Any = check
+    while isinstance(found, functools.partial):
+        found = found.func
+    found = inspect.unwrap(found)  # what a cache or a compiler has wrapped
+    if inspect.isclass(found):
+        return False
+    if not inspect.isroutine(found):
+        found = type(found).__call__
+    return inspect.isfunction(found) or inspect.ismethod(found)
+
+
+def complaints(
+    goals: Goals, measured: Mapping[str, Estimate | FailedCheck] | None, where: str
+) -> Iterator[tuple[tuple[str, str], str]]:
+    """What is wrong with the checks of a report: what about, to say it once, and in words."""
+    for constraint in goals.constraints if measured else ():
+        name, found = constraint.name, (measured or {}).get(constraint.name)
+        if found is None:
+            continue
+        if isinstance(found, FailedCheck):
+            text = f"the check of {name!r} failed in {where}: {found.error}; such a checkpoint "
+            yield ("failed", name), text + "counts as invalid"
+        elif constraint.margin_se and not found.stderr and found.value not in _WHOLE:
+            text = (
+                f"margin_se of {name!r} has no effect: its check gives no standard error; return "
+            )
+            yield ("margin", name), text + "acetune.Estimate(value, stderr)"
