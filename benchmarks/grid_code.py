@@ -10,9 +10,12 @@ from benchmarks import grid_plan as plan
 CODE = (  # what decides the numbers
     *(
         f"src/acetune/{name}"
-        for name in ("core/*", "policies/*", "searchers/*", "stopper*", "coordinator*")
+        for name in ("core/*", "policies/*", "searchers/*", "study/coordinator*")
     ),
-    *(f"src/acetune/replay/{name}" for name in ("simulator", "judged", "picking", "synthetic")),
+    *(
+        f"src/acetune/replay/{name}"
+        for name in ("_simulator", "judged_table", "_table_searcher", "_synthetic")
+    ),
     *(f"benchmarks/{name}" for name in ("regret", "grid_cells")),
 )
 IMPORTS = (ast.Import, ast.ImportFrom)

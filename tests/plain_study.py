@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from acetune.core.goals import Estimate, Goals
-from acetune.core.goals_json import goals_from_json
+from acetune.core.goals import Estimate, Goals, goals_from_json
 from acetune.study.findings import (
     Confirmation,
     ConstraintTime,

@@ -68,7 +68,7 @@ HEAVY = ["optuna", "pandas", "rich", "numpy", "typer", "sqlite3", "multiprocessi
     ("module", "heavy"),
     [
         ("acetune", HEAVY),
-        ("acetune.run.worker_main", [name for name in HEAVY if name != "multiprocessing.pool"]),
+        ("acetune.run._worker_main", [name for name in HEAVY if name != "multiprocessing.pool"]),
     ],
 )
 def test_importing_is_light(module: str, heavy: list[str]) -> None:

@@ -129,8 +129,8 @@ def intervals(study: Study) -> go.Figure:
 def figures(study: Study, ids: Iterable[str] | None = None) -> dict[str, go.Figure]:
     """Several figures by id, all of them by default; the study is read once.
 
-    ``acetune.report.figure_files.write_figures`` writes them to files: ``figures(study, ["progress", "time"])``
-    gives what ``acetune report --png`` draws.
+    ``acetune.report.figure_files.write_figures`` writes them to files:
+    ``figures(study, ["progress", "time"])`` gives what ``acetune report --png`` draws.
     """
     drawn = _figures.drawings(_view(study), ids)
     return {drawing.id: drawing.figure for drawing in drawn}

@@ -28,9 +28,8 @@ from acetune import Constraint, Trial
 from acetune.cli import app
 from acetune.constraints.latency import LatencyCheck, measure_latency
 from acetune.replay.training import Task, train_curve
-from acetune.run.channel import WorkerChannel
-from acetune.run.messages import Saved
-from acetune.run.pipe_link import PipeLink
+from acetune.run._messages import Saved, WorkerChannel
+from acetune.run._pipe_link import PipeLink
 from acetune.study.opening import CodeChangedWarning
 from acetune.trial.exclusive import DeviceUse, alone, waiting_until
 from acetune.trial.hardware import describe_hardware
@@ -438,7 +437,7 @@ def test_a_driver_that_waits_to_measure_alone_looks_at_the_clock(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("acetune.run.driver._PATIENCE_S", 600.0)
+    monkeypatch.setattr("acetune.run._driver._PATIENCE_S", 600.0)
     train, limits = hanging(tmp_path)
     tune(train, study, xs=range(3), workers=2, constraints=limits, **options)
     assert states(study)[: len(ended)] == ended
@@ -447,7 +446,7 @@ def test_a_driver_that_waits_to_measure_alone_looks_at_the_clock(
 def test_a_driver_that_waits_to_measure_alone_hears_of_checks_that_may_hang(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acetune.run.driver._PATIENCE_S", 0.2)
+    monkeypatch.setattr("acetune.run._driver._PATIENCE_S", 0.2)
     train, limits = hanging(tmp_path)
 
     def until_it_waits(model: int) -> float:

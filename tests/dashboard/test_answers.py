@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 import acetune
-from acetune.report.dashboard.reader import Reader, Watcher
+from acetune.report.dashboard._reader import Reader, Watcher
 from acetune.report.figures import FIGURES
 from dashboard.serving import asking, until
 from synthetic_study import HOSTILE, make_study

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import acetune
-from acetune.report.dashboard.reader import Reader
+from acetune.report.dashboard._reader import Reader
 from acetune.report.figures import FIGURES
 from acetune.study.store import Store
 from dashboard.serving import asking, events, told_of, until

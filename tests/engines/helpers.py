@@ -23,8 +23,7 @@ import cloudpickle
 
 import acetune
 from acetune import Stopper, StudyCallback, StudyResult, Trial
-from acetune.core.goals import Estimate, FailedCheck
-from acetune.core.goals_json import goals_from_json
+from acetune.core.goals import Estimate, FailedCheck, goals_from_json
 from acetune.core.outcome import Outcome
 from acetune.policies.stopper_trial import StopperTrial
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acetune.core.goals import Estimate
-from acetune.run import messages as m
-from acetune.run.channel import DriverChannel, WorkerChannel
+from acetune.run import _messages as m
+from acetune.run._messages import DriverChannel, WorkerChannel
 from acetune.trial.link import Report
 
 MESSAGES = [

@@ -18,7 +18,7 @@ import acetune
 from acetune import Constraint, Trial
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.reason import INTERRUPTED
-from acetune.run import messages as m
+from acetune.run import _messages as m
 from acetune.trial.link import Report
 from engines.helpers import (
     DEADLINE_S,

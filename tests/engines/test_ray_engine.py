@@ -19,9 +19,9 @@ import ray
 import acetune
 from acetune import Constraint, Trial
 from acetune.core.errors import GoalError, MissingExtraError, TrainingCodeError
-from acetune.run import ray_workers as ray_site
-from acetune.run.ray_cluster import room
-from acetune.run.ray_workers import RaySite
+from acetune.run import _ray_workers as ray_site
+from acetune.run._ray_cluster import room
+from acetune.run._ray_workers import RaySite
 from engines.helpers import (
     SPACE,
     Events,

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from acetune.run import ray_connections as module
-from acetune.run.channel import DriverChannel
-from acetune.run.messages import Notice
-from acetune.run.ray_connections import Pass, Reception, enter
+from acetune.run import _ray_connections as module
+from acetune.run._messages import DriverChannel, Notice
+from acetune.run._ray_connections import Pass, Reception, enter
 from engines.helpers import wait_for
 
 

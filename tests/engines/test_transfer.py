@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from acetune.core.errors import ReportError
-from acetune.run.transfer import PIECE_BYTES, Parcels, fetched, pack
+from acetune.run._transfer import PIECE_BYTES, Parcels, fetched, pack
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def test_the_document_runs(
 
 
 def test_the_document_names_every_column() -> None:
-    from acetune.study.export import tables
+    from acetune.study.export import _tables as tables
 
     text = DOCUMENT.read_text()
     for column in (*tables.REPORTS, *tables.CHECKS):
@@ -120,8 +120,8 @@ def test_the_document_names_every_column() -> None:
 
 
 def test_the_document_names_every_column_of_trials(small: Path) -> None:
-    from acetune.study.export.gathered import gathering
-    from acetune.study.export.tables import trial_columns
+    from acetune.study.export._gathered import gathering
+    from acetune.study.export._tables import trial_columns
 
     text = DOCUMENT.read_text()
     with gathering(small) as gathered:

@@ -371,7 +371,7 @@ def test_an_export_that_breaks_off_leaves_no_half_study(
         yield
 
     for place in (tmp_path / "o.db", tmp_path / "o.log"):
-        monkeypatch.setattr("acetune.study.export.optuna_study.frozen_trials", broken)
+        monkeypatch.setattr("acetune.study.export._optuna_study.frozen_trials", broken)
         with pytest.raises(RuntimeError, match="in the middle"):
             to_optuna(study, place)
         monkeypatch.undo()

@@ -260,8 +260,8 @@ def test_an_earlier_attempt_keeps_what_it_found(study: Path, tmp_path: Path) -> 
 def test_a_running_study_is_read_from_one_state(study: Path, tmp_path: Path) -> None:
     """What is written while the export goes on is in none of its tables."""
     make_study(study, trials=20, reports=300, running=1)
-    from acetune.study.export.gathered import gathering
-    from acetune.study.export.tables import trial_columns, trial_rows
+    from acetune.study.export._gathered import gathering
+    from acetune.study.export._tables import trial_columns, trial_rows
 
     with gathering(study) as gathered:
         passing = gathered.reports()

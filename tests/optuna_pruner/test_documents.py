@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from acetune.optuna import attributes
+from acetune.optuna import _attributes as attributes
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "optuna.md").read_text()
 

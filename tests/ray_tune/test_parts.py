@@ -15,9 +15,9 @@ from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objecti
 from acetune.core.measured_costs import Costs
 from acetune.core.record import Progress
 from acetune.ray import AceSearch
-from acetune.ray.broadcast import Terms, View
-from acetune.ray.result_format import REPORT, VIOLATION, Attempt, Best, Message, decode, encode
-from acetune.ray.worker_progress import Standing
+from acetune.ray._broadcast import Terms, View
+from acetune.ray._result_format import REPORT, VIOLATION, Attempt, Best, Message, decode, encode
+from acetune.ray._worker_progress import Standing
 from acetune.trial.link import Report
 
 numbers = st.floats(allow_nan=False)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from acetune.core.errors import GoalError
+from acetune.replay._synthetic import BestFeasible, synthetic_table
 from acetune.replay.curves import CurveTable
-from acetune.replay.synthetic import BestFeasible, synthetic_table
 from acetune.replay.table import read_table, write_table
 from acetune.searchers.space import Integer, Space, uniform
 
@@ -126,7 +126,7 @@ def test_a_seed_always_makes_the_same_table(tmp_path: Path) -> None:
 
 def test_searching_options_are_kept() -> None:
     made = synthetic_table(3, 4, drift=0.5).table.made
-    assert made.pop("by") == "acetune.replay.synthetic"
+    assert made.pop("by") == "acetune.replay._synthetic"
     again = synthetic_table(**made).table
     assert again.configs == synthetic_table(3, 4, drift=0.5).table.configs
 

@@ -27,9 +27,9 @@ from acetune.core.goals import Goals, Objective
 from acetune.core.measured_costs import Costs
 from acetune.core.reason import NO_REASON, stated
 from acetune.policies.policy import Policy
+from acetune.report._trial_detail import trial_detail
 from acetune.report.explanation import headline, telling, why_unchecked
 from acetune.report.figures import FIGURES, Digest
-from acetune.report.trial_detail import trial_detail
 from acetune.study.view import StudyView
 from engines.helpers import by_hand, g_of, tune
 from report.written import Attempt, Written, planned, write

@@ -23,20 +23,20 @@ from acetune.core.errors import GoalError, StudyError
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
 from acetune.core.reason import LAST_STEP
 from acetune.report import figures
-from acetune.report.breakpoints import breakpoints
+from acetune.report._breakpoints import breakpoints
 from acetune.report.figures import (
     FIGURES,
     Digest,
     Drawing,
     chosen_trials,
-    curves,
     drawings,
-    look,
     page_figures,
     trial_figure,
 )
-from acetune.report.figures.importance import chance_level, columns, effects
-from acetune.report.figures.time import saved_by_stopping
+from acetune.report.figures import _curves as curves
+from acetune.report.figures import _look as look
+from acetune.report.figures._importance import chance_level, columns, effects
+from acetune.report.figures._time import saved_by_stopping
 from acetune.study.view import StudyView
 from properties import examples
 from report.written import Attempt, Written, studies, write

@@ -10,10 +10,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
+from acetune.report._markup import to_html
+from acetune.report._still import round_values, still
 from acetune.report.figures import page_figures
 from acetune.report.html import write_report
-from acetune.report.markup import to_html
-from acetune.report.still import round_values, still
 from acetune.study.view import StudyView
 from browser import opened
 from report.written import Attempt, Written, write

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import acetune
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
-from acetune.report.breakpoints import NOTE, breakpoints
+from acetune.report._breakpoints import NOTE, breakpoints
 from acetune.study.findings import judge_fresh
 from acetune.study.view import StudyView
 from properties import examples

@@ -9,7 +9,7 @@ import acetune
 from acetune import Searcher
 from acetune.core.outcome import Outcome
 from acetune.searchers import make_searcher
-from acetune.searchers._optuna import OptunaSearcher
+from acetune.searchers.optuna_samplers import OptunaSearcher
 from acetune.searchers.space import Space
 
 SPACE = Space(

@@ -17,7 +17,7 @@ import acetune
 from acetune import ACE, Constraint, Stopper
 from acetune.core.errors import GoalError
 from acetune.core.outcome import Outcome, outcome
-from acetune.searchers._optuna import OptunaSearcher, distributions
+from acetune.searchers.optuna_samplers import OptunaSearcher, distributions
 from acetune.searchers.space import Space
 from engines.helpers import by_hand, g_of, tune
 from searchers.helpers import SPACE, SQUARE, far_from, made, suggestions

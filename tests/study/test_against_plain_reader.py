@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import acetune
 import plain_study
-from acetune.core.goals import Estimate, Goals
-from acetune.core.goals_json import goals_from_json, goals_to_json
+from acetune.core.goals import Estimate, Goals, goals_from_json, goals_to_json
 from acetune.study.findings import judge_fresh
 from acetune.study.store import Store
 from report.written import Written, goals_of, studies, write

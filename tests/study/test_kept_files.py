@@ -19,14 +19,13 @@ import pytest
 import acetune
 from acetune import ACE, Constraint, NoStopping, Stopper, Trial, export
 from acetune.core.errors import BrokenModelError, ReportError, StudyFileError
+from acetune.report._trial_detail import trial_detail
 from acetune.report.html import write_report
-from acetune.report.trial_detail import trial_detail
-from acetune.run import pipe_link
-from acetune.run.channel import DriverChannel, WorkerChannel
-from acetune.run.messages import Saved
-from acetune.study import formats
+from acetune.run import _pipe_link as pipe_link
+from acetune.run._messages import DriverChannel, Saved, WorkerChannel
+from acetune.study import _formats as formats
+from acetune.study._formats import FORMAT
 from acetune.study.coordinator import Coordinator
-from acetune.study.formats import FORMAT
 from acetune.study.opening import CodeChangedWarning
 from acetune.study.store import Store
 from acetune.study.view import StudyView

@@ -17,7 +17,7 @@ from acetune.core.errors import TableError
 from acetune.export import to_csv, to_optuna, to_parquet
 from acetune.optuna import AcePruner
 from acetune.replay.from_study import table_from_study
-from acetune.report.dashboard.reader import Reader
+from acetune.report.dashboard._reader import Reader
 from acetune.report.html import write_report
 from acetune.study.view import StudyView
 from cli.inside import Command

@@ -19,7 +19,7 @@ from acetune.core.observation import Observation
 from acetune.core.reason import NO_REASON, Reason, Wording, stated
 from acetune.core.record import TrialRecord
 from acetune.policies import Action, Decision, Policy
-from acetune.run.messages import decode, encode
+from acetune.run._messages import decode, encode
 from acetune.testing import check_policy
 from acetune.trial.link import Reply
 from engines.helpers import by_hand, rows, tune

@@ -19,10 +19,10 @@ Optuna is told of a trial in ``told``. Every private part of Optuna that is used
 
 from __future__ import annotations
 
-from acetune.optuna.best import FoundCheckpoint, best, nearest_miss
-from acetune.optuna.optuna_trial import OptunaTrial, trial
-from acetune.optuna.pruner import AcePruner
-from acetune.optuna.warnings_once import UncheckedTrialsWarning
+from acetune.optuna._best import FoundCheckpoint, best, nearest_miss
+from acetune.optuna._optuna_trial import OptunaTrial, trial
+from acetune.optuna._pruner import AcePruner
+from acetune.optuna._warnings_once import UncheckedTrialsWarning
 
 __all__ = [
     "AcePruner",

@@ -11,19 +11,19 @@ from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.reason import Reason, Wording
-from acetune.policies.ace import ACE
-from acetune.policies.ace2 import ACE2
-from acetune.policies.asha import ASHA
-from acetune.policies.asha_lex import ASHALexicographic
-from acetune.policies.asha_stratum import ASHAStratum
-from acetune.policies.backoff import Backoff
-from acetune.policies.bandit import Bandit
-from acetune.policies.curve import PerformanceCurve
-from acetune.policies.hyperband import Hyperband
-from acetune.policies.median import MedianStopping
-from acetune.policies.never import NoStopping
+from acetune.policies._ace import ACE
+from acetune.policies._ace2 import ACE2
+from acetune.policies._asha import ASHA
+from acetune.policies._asha_lex import ASHALexicographic
+from acetune.policies._asha_stratum import ASHAStratum
+from acetune.policies._backoff import Backoff
+from acetune.policies._bandit import Bandit
+from acetune.policies._curve import PerformanceCurve
+from acetune.policies._hyperband import Hyperband
+from acetune.policies._median import MedianStopping
+from acetune.policies._never import NoStopping
+from acetune.policies._truncation import TruncationSelection
 from acetune.policies.policy import Policy
-from acetune.policies.truncation import TruncationSelection
 
 __all__ = [
     "ACE",

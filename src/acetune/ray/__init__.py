@@ -12,9 +12,9 @@ try:
 except ImportError as error:
     raise MissingExtraError("ray[tune]", "ray") from error
 
-from acetune.ray.results import BestResult, best_result
-from acetune.ray.scheduler import AceScheduler
-from acetune.ray.search import AceSearch
-from acetune.ray.trainable import RayTrial, trial
+from acetune.ray._results import BestResult, best_result
+from acetune.ray._scheduler import AceScheduler
+from acetune.ray._search import AceSearch
+from acetune.ray._trainable import RayTrial, trial
 
 __all__ = ["AceScheduler", "AceSearch", "BestResult", "RayTrial", "best_result", "trial"]

@@ -28,14 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acetune.core.errors import MissingExtraError, TableError
-from acetune.replay.curves import CONFIRM, RESERVED, CurveTable, Floats, Ints, offsets
-from acetune.replay.table_header import (
+from acetune.replay._table_header import (
     describe_table,
     parse_header,
     read_constraint,
     read_objective,
     read_total_steps,
 )
+from acetune.replay.curves import CONFIRM, RESERVED, CurveTable, Floats, Ints, offsets
 
 _KEY = b"acetune"
 _KEYS = ("config", "step")  # whole numbers; the other columns are floats

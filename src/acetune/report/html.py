@@ -19,12 +19,12 @@ from string import Template
 from typing import Any
 
 from acetune.core.errors import AcetuneError
-from acetune.report.content import content as page_content
-from acetune.report.content import trial_detail
+from acetune.report._content import content as page_content
+from acetune.report._content import trial_detail
+from acetune.report._markup import Content, clean, short, to_html
+from acetune.report._sections import first_trials, picture, sections
+from acetune.report._still import still
 from acetune.report.figures import Digest, chosen_trials
-from acetune.report.markup import Content, clean, short, to_html
-from acetune.report.sections import first_trials, picture, sections
-from acetune.report.still import still
 from acetune.study.view import StudyView
 
 SCRIPTS = ("dom.js", "figures.js", "slider.js", "trials.js", "live.js", "page.js")

@@ -6,8 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from acetune.run.messages import Setup
-from acetune.run.worker_process import WorkerProcess
+from acetune.run._messages import Setup
+from acetune.run._options import Settings
+from acetune.run._pool import Site
+from acetune.run._ray_cluster import RayCluster
+from acetune.run._worker_process import WorkerProcess
 from acetune.trial.hardware import available_cores as available_cores  # also for those above
 
 
@@ -53,3 +56,12 @@ def default_threads(workers: int) -> int:
     """What OMP_NUM_THREADS says, or else an equal share of the cores this process may use."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return int(asked) if asked.isdigit() and int(asked) else max(1, available_cores() // workers)
+
+
+def make_site(cluster: RayCluster | None, code: bytes, files: Path, settings: Settings) -> Site:
+    """Where the workers of a study live."""
+    if cluster is None:
+        return LocalSite(code, files, settings.threads, settings.devices)
+    from acetune.run._ray_workers import RaySite  # imports Ray
+
+    return RaySite(cluster, code, files, settings.threads)

@@ -22,17 +22,17 @@ from acetune.core.goals import (
 from acetune.interprocess.pickling import pickle_code
 from acetune.policies import Policy, make_policy
 from acetune.policies.stopper import Stopper
-from acetune.run.confirmation import check_after_run, confirm_best, say_rejected
-from acetune.run.driver import Engine
-from acetune.run.messages import Work
-from acetune.run.options import make_cluster, make_settings, require_options
-from acetune.run.pool import Pool
-from acetune.run.proposals import Director
-from acetune.run.sites import make_site
+from acetune.run._confirmation import check_after_run, confirm_best, say_rejected
+from acetune.run._driver import Engine
+from acetune.run._messages import Work
+from acetune.run._options import make_cluster, make_settings, require_options
+from acetune.run._pool import Pool
+from acetune.run._proposals import Director
+from acetune.run._trial_queue import Agenda
+from acetune.run._worker_process import IN_WORKER
+from acetune.run.local_workers import make_site
 from acetune.run.study_callbacks import Listeners, StudyCallback, StudyStatus
 from acetune.run.terminal import make_progress
-from acetune.run.trial_queue import Agenda
-from acetune.run.worker_process import IN_WORKER
 from acetune.searchers import Searcher, make_searcher
 from acetune.searchers.space import Dimension, Scalar, Space
 from acetune.study.coordinator import Coordinator

@@ -18,10 +18,10 @@ __all__ = ["SEARCHER_NAMES", "Searcher", "make_searcher"]
 
 # name -> module, class, options; imported on use, because their packages are heavy
 _SEARCHERS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "random": ("acetune.searchers._optuna", "OptunaSearcher", {"sampler": "random"}),
-    "tpe": ("acetune.searchers._optuna", "OptunaSearcher", {"sampler": "tpe"}),
-    "gp": ("acetune.searchers._optuna", "OptunaSearcher", {"sampler": "gp"}),
-    "cmaes": ("acetune.searchers._optuna", "OptunaSearcher", {"sampler": "cmaes"}),
+    "random": ("acetune.searchers.optuna_samplers", "OptunaSearcher", {"sampler": "random"}),
+    "tpe": ("acetune.searchers.optuna_samplers", "OptunaSearcher", {"sampler": "tpe"}),
+    "gp": ("acetune.searchers.optuna_samplers", "OptunaSearcher", {"sampler": "gp"}),
+    "cmaes": ("acetune.searchers.optuna_samplers", "OptunaSearcher", {"sampler": "cmaes"}),
     "blendsearch": ("acetune.searchers._flaml", "FlamlSearcher", {"method": "blendsearch"}),
     "cfo": ("acetune.searchers._flaml", "FlamlSearcher", {"method": "cfo"}),
 }

@@ -28,7 +28,7 @@ from typing import Any, Literal
 from acetune.core.errors import GoalError, MissingExtraError
 from acetune.core.outcome import Outcome
 from acetune.searchers._flaml_space import Config, FlamlSpace
-from acetune.searchers._optuna import OptunaSearcher
+from acetune.searchers.optuna_samplers import OptunaSearcher
 from acetune.searchers.searcher import Searcher, searched_part
 from acetune.searchers.space import Dimension, Float, Integer, Scalar, Space
 

@@ -4,7 +4,8 @@ Python's ``sqlite3`` makes an object of every value it hands over, and that is w
 So :func:`read_reports` asks for what differs from row to row only, and in a second query for the
 few rows that are not as nearly all are: a report of a first attempt, checked itself if at all.
 
-:mod:`acetune.study.read_ahead` runs this file as a program: so it imports nothing else of the package.
+:mod:`acetune.study.read_ahead` runs this file as a program: so it imports nothing else of the
+package.
 """
 
 from __future__ import annotations

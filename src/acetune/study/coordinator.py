@@ -18,8 +18,8 @@ from acetune.core.outcome import Outcome, outcome
 from acetune.core.reason import Reason, Wording
 from acetune.core.record import Progress, State
 from acetune.policies.stopper import Stopper
-from acetune.study.journal import Journal, StudyJournal
-from acetune.study.kept_models import Shelf
+from acetune.study._journal import Journal, StudyJournal
+from acetune.study._kept_models import Shelf
 from acetune.study.store import CheckRow, ReportRow, Store
 from acetune.study.study_trial import StudyTrial
 from acetune.trial.link import Plan, Reply, Report

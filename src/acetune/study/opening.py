@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from acetune.core.errors import GoalError, StudyChangedError
-from acetune.core.goals import Constraint, Goals
-from acetune.core.goals_json import goals_to_json
+from acetune.core.goals import Constraint, Goals, goals_to_json
 from acetune.policies import Policy
 from acetune.study.store import Store
 from acetune.study.versions import installed_versions

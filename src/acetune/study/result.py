@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,9 @@ import numpy as np
 from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
 from acetune.core.numbers import is_number
-from acetune.core.reason import INTERRUPTED
+from acetune.core.reason import INTERRUPTED, Reason
 from acetune.core.words import count, number
+from acetune.study._trials_frame import trial_rows
 from acetune.study.answer import (
     Outcome,
     best_rejected,
@@ -27,14 +28,28 @@ from acetune.study.columns import STEP, STRATA
 from acetune.study.findings import FailureOfCheck, FoundCheckpoint, Ledger
 from acetune.study.ledger import failed_check, ledger_of
 from acetune.study.qualifying import best_under
-from acetune.study.reason_counts import count_reasons
 from acetune.study.store import Store
 from acetune.study.summary import step_of, summary_html, summary_text
-from acetune.study.trials_frame import trial_rows
-from acetune.study.view import StudyView, viewing
+from acetune.study.view import StudyView, TrialRow, viewing
 
 if TYPE_CHECKING:
     import pandas
+
+
+def count_reasons(trials: Iterable[TrialRow]) -> list[tuple[str, Reason, int]]:
+    """State, reason and how many trials: the most frequent first.
+
+    Reasons of one code are counted together where they differ only in numbers that their short
+    form does not name.
+    """
+    counts: Counter[tuple[object, ...]] = Counter()
+    examples: dict[tuple[object, ...], tuple[str, Reason]] = {}
+    for trial in trials:
+        key = (trial.state, trial.reason.code, *trial.reason.shared.values())
+        examples.setdefault(key, (trial.state, trial.reason))
+        counts[key] += 1
+    return [(*examples[key], n) for key, n in counts.most_common()]
+
 
 _STEPS = ("total_steps", "interval", "last_step")  # columns of whole numbers, or nothing
 _EXACT = 2**53  # floats hold whole numbers up to here

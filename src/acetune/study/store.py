@@ -23,7 +23,7 @@ from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyL
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.measurements import from_columns
 from acetune.core.reason import Reason, Wording
-from acetune.study.formats import (
+from acetune.study._formats import (
     FORMAT,
     SCHEMA,
     as_reason,

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from acetune.core.errors import StudyFileError
-from acetune.core.goals import Goals
-from acetune.core.goals_json import goals_from_json
+from acetune.core.goals import Goals, goals_from_json
 from acetune.core.reason import Reason, Wording
+from acetune.study._formats import as_reason, connect_as_now, read_wordings
 from acetune.study.columns import (
     Array,
     Checks,
@@ -28,7 +28,6 @@ from acetune.study.columns import (
     read_ranks,
     read_reports,
 )
-from acetune.study.formats import as_reason, connect_as_now, read_wordings
 from acetune.study.read_ahead import ReadAhead
 from acetune.study.store import Store, understanding
 from acetune.trial.artifacts import Kept

@@ -191,8 +191,8 @@ def paused() -> Iterator[None]:
 def waiting_until(give_up: Callable[[], bool] | None) -> Iterator[None]:
     """Within this, to wait for being alone ends with an error as soon as ``give_up`` says so.
 
-    The error is :class:`~acetune.trial.device_locks.GivenUpError`. It is not the business of a check, which may
-    call for being alone itself, to know about that.
+    The error is :class:`~acetune.trial.device_locks.GivenUpError`. It is not the business of a
+    check, which may call for being alone itself, to know about that.
     """
     before, _here.give_up = _here.give_up, give_up
     try:

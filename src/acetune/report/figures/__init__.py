@@ -1,7 +1,7 @@
 """The figures of a study, one a file.
 
-Each is a function of a :class:`~acetune.report.figures.facts.Digest` and returns a
-:class:`~acetune.report.figures.drawing.Drawing`: the figure with its title, caption, a description
+Each is a function of a :class:`~acetune.report.figures._facts.Digest` and returns a
+:class:`~acetune.report.figures._drawing.Drawing`: the figure with its title, caption, a description
 in words and a small table. They show aggregates: however large the study, a figure stays small.
 
 Adding one is a file here and a line in the table below.
@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from acetune.core.errors import GoalError
-from acetune.report.figures.curves import chosen_trials, curves
-from acetune.report.figures.drawing import Drawing
-from acetune.report.figures.facts import Digest
-from acetune.report.figures.importance import importance
-from acetune.report.figures.intervals import intervals
-from acetune.report.figures.progress import progress
-from acetune.report.figures.reasons import reasons
-from acetune.report.figures.strata import strata
-from acetune.report.figures.time import time
-from acetune.report.figures.tradeoff import tradeoff
-from acetune.report.figures.what_if import what_if
+from acetune.report.figures._curves import chosen_trials, curves
+from acetune.report.figures._drawing import Drawing
+from acetune.report.figures._facts import Digest
+from acetune.report.figures._importance import importance
+from acetune.report.figures._intervals import intervals
+from acetune.report.figures._progress import progress
+from acetune.report.figures._reasons import reasons
+from acetune.report.figures._strata import strata
+from acetune.report.figures._time import time
+from acetune.report.figures._tradeoff import tradeoff
+from acetune.report.figures._what_if import what_if
 
 if TYPE_CHECKING:
     from acetune.study.view import StudyView

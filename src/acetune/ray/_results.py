@@ -1,0 +1,103 @@
+"""The best feasible checkpoint of an experiment: what ``get_best_result`` does not look for."""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+
+from acetune.core.errors import BrokenModelError, ReportError
+from acetune.ray import _result_format as wire
+from acetune.ray._experiment import close_experiment
+from acetune.trial.artifacts import fault, is_name_in_experiment, load_model
+
+
+@dataclass(frozen=True, slots=True)
+class BestResult:
+    """A checkpoint that satisfies every constraint.
+
+    ``checkpoint`` is the model that ``report(model=...)`` was given at that step, or the checkpoint
+    that was reported with it, as Ray hands them out; None if neither was kept. ``result`` is Ray's
+    result of the trial: its metrics are those of the last step, not of this one.
+    """
+
+    config: Mapping[str, Any]
+    step: int
+    value: float
+    constraints: Mapping[str, float]
+    checkpoint: tune.Checkpoint | None
+    result: tune.Result = field(repr=False)
+    model: wire.Model | None = field(default=None, repr=False)  # what was written of it
+
+    def load(self) -> object:
+        """The model that ``report(model=...)`` was given at that step."""
+        if self.checkpoint is None:
+            raise ReportError(
+                f"no model was kept of step {self.step}: report it with trial.report(..., "
+                "model=...), or train the configuration again for so many steps"
+            )
+        folder = Path(self.checkpoint.to_directory())
+        wrong = None if self.model is None else fault(folder, self.model.digest, self.model.size)
+        if wrong is not None:
+            raise BrokenModelError(
+                f"the model of step {self.step} cannot be loaded: {folder} {wrong}; train the "
+                "configuration again for so many steps"
+            )
+        return load_model(folder)
+
+
+def best_result(result_grid: tune.ResultGrid) -> BestResult | None:
+    """The best checkpoint that was checked and found valid, over all trials and their attempts.
+
+    None if nothing qualified: ``acetune show`` on the study file tells how near the nearest came.
+    """
+    close_experiment(result_grid.experiment_path)  # fit() is over, and Ray does not say so
+    best: tuple[wire.Best, Mapping[str, Any], tune.Result] | None = None
+    for result in result_grid:
+        for row in _results(result):
+            found = wire.best_in(row)
+            if found is not None and found.feasible and (best is None or found.loss < best[0].loss):
+                best = found, row, result
+    if best is None:
+        return None
+    found, row, result = best
+    checkpoint = _checkpoint(result, found, wire.decode(row[wire.REPORT]).attempt.token)
+    ours = checkpoint is not None and posixpath.basename(checkpoint.path) == found.model
+    return BestResult(
+        config=result.config or {},
+        step=found.step,
+        value=float(row[wire.BEST_VALUE]),
+        constraints=found.constraints,
+        checkpoint=checkpoint,
+        result=result,
+        model=wire.Model(found.model, found.size, found.digest) if ours and found.digest else None,
+    )
+
+
+def _results(result: tune.Result) -> Iterator[Mapping[str, Any]]:
+    """All results of a trial that tell of its best checkpoint."""
+    frame = result.metrics_dataframe
+    # a trial that was tried again may have been better before: its last result does not tell
+    if frame is not None and wire.REPORT in frame:
+        yield from frame[[wire.REPORT, wire.BEST_VALUE]].dropna().to_dict("records")
+    if result.metrics:
+        yield result.metrics
+
+
+def _checkpoint(result: tune.Result, best: wire.Best, token: str) -> tune.Checkpoint | None:
+    if is_name_in_experiment(best.model, best.step):
+        path = posixpath.join(result.path, best.model)
+        with contextlib.suppress(OSError):
+            if result.filesystem.get_file_info(path).type.name == "Directory":
+                return tune.Checkpoint(path, result.filesystem)
+    for checkpoint, metrics in result.best_checkpoints or ():
+        if wire.REPORT in metrics:
+            attempt, report, *_ = wire.decode(metrics[wire.REPORT])
+            if report is not None and (attempt.token, report.step) == (token, best.step):
+                return checkpoint
+    return None

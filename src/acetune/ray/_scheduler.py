@@ -1,0 +1,200 @@
+"""A Ray Tune scheduler that stops trials by objective and constraints together."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ray.tune.schedulers import FIFOScheduler
+
+from acetune.core.errors import GoalError, StudyError
+from acetune.core.goals import Constraint, Goals, Mode, Objective
+from acetune.core.numbers import require_whole
+from acetune.policies import Policy, make_policy
+from acetune.ray import _result_format as wire
+from acetune.ray._broadcast import Terms
+from acetune.ray._experiment import STUDY_NAME, Desk, logger
+from acetune.ray._storage import Storage
+from acetune.study.opening import study_path
+from acetune.trial.link import Report
+
+
+class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
+    """Goes into ``tune.TuneConfig(scheduler=...)``, beside any search algorithm.
+
+    Trials report through :func:`acetune.ray.trial`. The objective is the ``metric`` of the
+    ``TuneConfig``, or the one given here.
+
+    Parameters
+    ----------
+    constraints:
+        The limits a checkpoint must satisfy. Checks may stand here or in ``trial.report``.
+    policy:
+        When to check and whom to stop: a policy or its name; :class:`~acetune.ACE2` by default.
+    metric, mode:
+        What to optimise, where the ``TuneConfig`` does not say it.
+    study:
+        The study file, on a disk of the driver's machine; ``acetune.db`` in the folder of the
+        experiment by default. A file that exists is gone on with.
+    confirm_top:
+        The gate compares with this many-th best valid trial.
+    keep_models:
+        Models of the best so many trials are kept: those that ``report(model=...)`` was given.
+
+    >>> from acetune import Constraint
+    >>> AceScheduler([Constraint("eod", upper=0.25)], "ace:truncation=0.5")  # doctest: +ELLIPSIS
+    AceScheduler(eod <= 0.25; ACE(truncation=0.5, interval='adaptive', ...))
+    """
+
+    _supports_buffered_results = False  # each report waits for its decision
+
+    def __init__(
+        self,
+        constraints: Sequence[Constraint] = (),
+        policy: Policy | str | None = None,
+        *,
+        metric: str | None = None,
+        mode: Mode | None = None,
+        study: str | Path | None = None,
+        confirm_top: int = 1,
+        keep_models: int = 3,
+    ) -> None:
+        super().__init__()
+        if isinstance(constraints, Constraint):
+            raise GoalError(f"constraints must be a list, got {constraints!r}")
+        self._policy = make_policy(policy)
+        if self._policy.checks_after_run:
+            raise GoalError(
+                f"{self._policy!r} checks constraints after the run, and a Tuner has no place for "
+                "that; use constraints='callback', or acetune.tune(..., engine='ray')"
+            )
+        require_whole("confirm_top", confirm_top, least=1)
+        require_whole("keep_models", keep_models, least=1)
+        self._constraints = tuple(constraints)
+        Goals(Objective("objective", "min"), self._constraints)  # complains now, not in fit()
+        self._own = metric, mode
+        self._metric, self._mode = metric, mode
+        self._study = None if study is None else study_path(study)
+        self._confirm_top, self._keep_models = confirm_top, keep_models
+        self._desk: Desk | None = None
+        self._latest: dict[str, object] = {}  # by trial: which result was seen last
+
+    def __repr__(self) -> str:
+        limits = ", ".join(limit.describe() for limit in self._constraints) or "no constraints"
+        return f"{type(self).__name__}({limits}; {self._policy!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """As it was before the first trial: what Ray saves; the rest is in the study file."""
+        return {**self.__dict__, "_desk": None, "_latest": {}}
+
+    # -- what Ray Tune calls ---------------------------------------------------------------------
+
+    def set_search_properties(self, metric: str | None, mode: Mode | None, **spec: object) -> bool:
+        """Metric and mode of the TuneConfig; False if they were given here too."""
+        own_metric, own_mode = self._own
+        if (own_metric and metric) or (own_mode and mode):
+            return False
+        self._metric, self._mode = metric or own_metric, mode or own_mode
+        if self._metric is None or self._mode is None:
+            raise GoalError(
+                "AceScheduler needs an objective: give TuneConfig(metric=..., mode=...), got "
+                f"metric={self._metric!r}, mode={self._mode!r}"
+            )
+        return True
+
+    def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
+        """The first trial tells where the experiment lives."""
+        storage = Storage(trial.storage)
+        if self._desk is None or self._desk.experiment != storage.experiment:
+            if self._desk is not None:
+                self._desk.close()
+            self._desk = self._open(storage)
+            weakref.finalize(self, self._desk.close)
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        """Decide on a report. One that makes no sense ends its trial, and not the experiment."""
+        self._latest[trial.trial_id] = _which(result)
+        try:
+            message = self._message(result)
+            folder = message.best.model if message.best is not None else ""
+            model = Storage(trial.storage).kept(folder) if folder else None
+            stop = self._opened.take(trial.trial_id, trial.config, message, model)
+        except StudyError:
+            raise  # the study file cannot be written: nothing that follows would be remembered
+        except Exception as error:
+            reason = f"its report makes no sense: {type(error).__name__}: {error}"
+            logger.exception("trial %s is stopped, %s", trial, reason)
+            self._opened.failed(trial.trial_id, trial.config, reason)
+            stop = True
+        return str(self.STOP if stop else self.CONTINUE)
+
+    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
+        """A trial ended: by itself, by our decision or by Ray's."""
+        # Ray does not ask about a result that meets a criterion of its own: then it is new here
+        new = self._metric in result and _which(result) != self._latest.get(trial.trial_id)
+        if new:
+            self.on_trial_result(tune_controller, trial, result)
+        self._latest.pop(trial.trial_id, None)
+        self._opened.ended(trial.trial_id, by_ray=new)
+
+    def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
+        """A trial failed; Ray may try it again, which makes another attempt of it."""
+        text = ""
+        with contextlib.suppress(OSError, TypeError):  # no file, or one of another machine
+            text = Path(trial.error_file).read_text(errors="replace")
+        text = text.rpartition("Failure #")[2].strip()
+        reason = text.rpartition("\n")[2].strip() or "it failed in Ray"
+        self._opened.failed(trial.trial_id, trial.config, reason, text or None)
+
+    def on_trial_remove(self, tune_controller: Any, trial: Any) -> None:
+        """A trial that never ran has nothing to say."""
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Any:
+        """As FIFO. Called again and again, so this is where time passes."""
+        if self._desk is not None:
+            self._desk.beat()
+        return super().choose_trial_to_run(tune_controller)
+
+    def debug_string(self) -> str:
+        """How the search stands, for Ray's own progress display."""
+        return repr(self) if self._desk is None else f"{self!r}: {self._desk.describe()}"
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    @property
+    def _opened(self) -> Desk:
+        assert self._desk is not None, "Ray adds a trial before it reports"
+        return self._desk
+
+    def _open(self, storage: Storage) -> Desk:
+        path, folder = self._study, storage.local_experiment
+        if path is None:
+            if folder is None:
+                raise GoalError(
+                    "the experiment is not kept in a local folder, so the study file needs a "
+                    "place: AceScheduler(study='...') on a disk of this machine"
+                )
+            path = folder / STUDY_NAME
+        # set_search_properties has seen to both
+        assert self._metric is not None and self._mode is not None
+        goals = Goals(Objective(self._metric, self._mode), self._constraints)
+        terms = Terms(goals, self._policy, self._confirm_top, self._keep_models)
+        return Desk(path, storage.experiment, terms, folder)
+
+    def _message(self, result: Mapping[str, Any]) -> wire.Message:
+        """The report in a result; one without acetune.ray.trial is taken as never checked."""
+        if wire.REPORT in result:
+            return wire.decode(result[wire.REPORT])
+        assert self._metric is not None
+        attempt = wire.Attempt("plain", None, None, None, 0.0, 0)
+        report = Report(int(result["training_iteration"]), result[self._metric])
+        notice = "reports without acetune.ray.trial(): its constraints are never checked"
+        return wire.Message(attempt, report, notice=notice)
+
+
+def _which(result: Mapping[str, Any]) -> object:
+    """What a result is known again by."""
+    return result.get(wire.REPORT, result.get("training_iteration"))

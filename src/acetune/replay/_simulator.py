@@ -1,0 +1,432 @@
+"""Policies on recorded curves: an event heap on a simulated clock.
+
+Trials, reports and outcomes go through the coordinator, the stopper and the policies that live
+studies use; only training, checking and time are looked up. A step ends, and the policy is asked
+whether a check is due, with the f* of that moment; the result of a check exists when the check
+ends; what ends after the budget does not count. Events at the same time happen in the order in
+which they were scheduled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import heapq
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from acetune.core.errors import GoalError
+from acetune.core.goals import Constraint, FailedCheck
+from acetune.core.numbers import is_number, require_whole
+from acetune.core.observation import CheckResult
+from acetune.policies import Policy, parse_policy
+from acetune.policies.policy import Due
+from acetune.policies.stopper import Stopper
+from acetune.policies.stopper_trial import StopperTrial
+from acetune.replay._table_searcher import Picker, make_picker
+from acetune.replay.curves import CurveTable
+from acetune.replay.judged_table import JudgedTable, judge
+from acetune.replay.runs import Cell, Incumbent, Run
+from acetune.study.coordinator import Coordinator
+from acetune.study.study_trial import StudyTrial
+from acetune.trial.link import Report
+
+_LOOKED_UP = 32  # steps of a curve, at first
+
+
+def simulate(
+    table: CurveTable | JudgedTable,
+    policy: Policy | str,
+    *,
+    constraints: Sequence[Constraint] | None = None,
+    searcher: str = "random",
+    seed: int = 0,
+    workers: int = 4,
+    budget_s: float = math.inf,
+    max_trials: int | None = None,
+    cost_ratio: float | None = None,
+    startup_s: float = 0.0,
+    points: Sequence[Mapping[str, Any]] = (),
+) -> Run:
+    """Replay one study: the same arguments give the same run on any machine.
+
+    Parameters
+    ----------
+    table:
+        Recorded curves; or a judged table, which already has limits and check costs.
+    policy:
+        When to check and whom to stop: an object or its name on the command line.
+    constraints, cost_ratio:
+        The limits (the table's own by default), and the cost of a check relative to the mean
+        iteration (what was recorded by default).
+    searcher, seed, points:
+        Who picks among the recorded configurations, and what is tried first.
+    workers, budget_s, max_trials:
+        Simulated workers, simulated seconds, and how many trials are begun at most.
+    startup_s:
+        What starting a trial costs.
+
+    >>> from acetune.replay._synthetic import synthetic_table
+    >>> made = synthetic_table(configs=50, seed=1)
+    >>> run = simulate(made.table, "ace", budget_s=20.0, seed=1)
+    >>> run.best <= made.best.value, run.trials > 4
+    (True, True)
+    """
+    (run,) = simulate_budgets(
+        table,
+        policy,
+        [budget_s],
+        constraints=constraints,
+        searcher=searcher,
+        seed=seed,
+        workers=workers,
+        max_trials=max_trials,
+        cost_ratio=cost_ratio,
+        startup_s=startup_s,
+        points=points,
+    )
+    return run
+
+
+def simulate_budgets(
+    table: CurveTable | JudgedTable,
+    policy: Policy | str,
+    budgets_s: Sequence[float],
+    *,
+    constraints: Sequence[Constraint] | None = None,
+    searcher: str = "random",
+    seed: int = 0,
+    workers: int = 4,
+    max_trials: int | None = None,
+    cost_ratio: float | None = None,
+    startup_s: float = 0.0,
+    points: Sequence[Mapping[str, Any]] = (),
+) -> list[Run]:
+    """The runs of :func:`simulate` with each of these rising budgets, for the price of the last.
+
+    What happens within a budget does not depend on it: the longer run passes through the shorter.
+    """
+    if isinstance(table, JudgedTable):
+        if constraints is not None or cost_ratio is not None:
+            raise GoalError("a judged table has its limits and cost ratio already")
+        judged = table
+    else:
+        judged = judge(table, constraints, cost_ratio)
+    name = policy if isinstance(policy, str) else repr(policy)
+    chosen = parse_policy(policy) if isinstance(policy, str) else policy
+    if not isinstance(chosen, Policy):
+        raise GoalError(f"policy must be a policy or its name, got {policy!r}")
+    require_whole("seed", seed, least=0)
+    require_whole("workers", workers, least=1)
+    if max_trials is not None:
+        require_whole("max_trials", max_trials, least=1)
+    for budget_s in budgets_s:
+        if not (budget_s == math.inf or (is_number(budget_s) and budget_s > 0)):
+            raise GoalError(f"budget_s must be a number of seconds > 0, got {budget_s!r}")
+    if not budgets_s or any(a >= b for a, b in itertools.pairwise(budgets_s)):
+        raise GoalError(f"budgets must rise from one to the next, got {list(budgets_s)}")
+    if len(budgets_s) > 1 and chosen.checks_after_run:
+        raise GoalError(f"{name!r} checks after the run, so each budget needs a run of its own")
+    if not (is_number(startup_s) and startup_s >= 0):
+        raise GoalError(f"startup_s must be a finite number >= 0, got {startup_s!r}")
+    picker = make_picker(judged.table, searcher, seed, points)
+    simulation = Simulation(judged, chosen, picker, workers, budgets_s[-1], max_trials, startup_s)
+    limits = ", ".join(constraint.describe() for constraint in judged.constraints)
+    runs = []
+    with _no_garbage_collection():
+        for budget_s in budgets_s:
+            if budget_s == budgets_s[-1]:
+                simulation.run()
+            else:
+                simulation.advance(budget_s)
+            cell = Cell(judged.table.name, limits, judged.cost_ratio, budget_s, workers, searcher)
+            runs.append(simulation.result(name, cell, seed))
+    return runs
+
+
+class Simulation:
+    """A study on a simulated clock."""
+
+    def __init__(
+        self,
+        judged: JudgedTable,
+        policy: Policy,
+        picker: Picker,
+        workers: int,
+        budget_s: float,
+        max_trials: int | None,
+        startup_s: float,
+    ) -> None:
+        goals = judged.goals
+        self.stopper = Stopper(
+            objective=goals.objective.name,
+            mode=goals.objective.mode,
+            constraints=goals.constraints,
+            policy=policy,
+        )
+        self.coordinator = Coordinator(None, self.stopper)
+        self.time_s = 0.0
+        self.incumbents: list[Incumbent] = []
+        self.configs: list[int] = []  # of trials 1, 2, ...
+        self.unmeasured_checks = 0
+        self._judged, self._picker = judged, picker
+        self._workers, self._budget_s, self._startup_s = workers, budget_s, startup_s
+        self._trials_left = math.inf if max_trials is None else max_trials
+        self._check_cost_s = judged.check_cost_s
+        self._check_s = math.fsum(self._check_cost_s.values())
+        self._scheduled = 0
+        self._events: list[tuple[float, int, _Trial]] = []  # when, in which order, of what
+
+    def run(self) -> None:
+        """Until the budget is spent, or nothing is left to train; then all is ended."""
+        self.advance(self._budget_s)
+        for _, _, trial in sorted(self._events, key=lambda event: event[1]):
+            self.coordinator.interrupt(trial.study_trial, "the budget is spent")
+        if self.stopper.policy.checks_after_run and self._judged.constraints:
+            self._check_after_run()
+
+    def advance(self, budget_s: float) -> None:
+        """Until so much time is spent, or nothing is left to train; it can go on from there."""
+        if not self.configs:
+            for _ in range(self._workers):
+                self._start_trial()
+        events = self._events
+        trained, checked, replace = self._trained, self._checked, heapq.heapreplace
+        while events:
+            time_s, _, trial = events[0]
+            if time_s > budget_s:
+                self.time_s = budget_s
+                break
+            self.time_s = time_s
+            wait_s = trained(trial) if trial.due is None else checked(trial)
+            if wait_s is None:
+                heapq.heappop(events)
+                self._picker.tell(trial.number, self.coordinator.outcome(trial.number))
+                self._start_trial()
+            else:
+                self._scheduled += 1
+                replace(events, (time_s + wait_s, self._scheduled, trial))
+
+    def _start_trial(self) -> None:
+        """A free worker takes the next trial, if there is one."""
+        if self._trials_left <= 0:
+            return
+        coordinator = self.coordinator
+        config = self._picker.pick(coordinator.next_number())
+        if config is None:
+            return
+        self._trials_left -= 1
+        self.configs.append(config)
+        study_trial = coordinator.add_trial(self._judged.table.configs[config])
+        total_steps = int(self._judged.table.total_steps[config]) or None
+        plan = coordinator.begin(study_trial, total_steps, self._startup_s)
+        trial = _Trial(study_trial, config, self._judged, plan.order)
+        self._scheduled += 1
+        begins_s = self.time_s + self._startup_s
+        heapq.heappush(self._events, (begins_s + trial.costs[1], self._scheduled, trial))
+
+    # -- events: each returns how long the trial goes on until its next one, None if it has ended --
+
+    def _trained(self, trial: _Trial) -> float | None:
+        """A step was trained: check it, or report it as it is."""
+        step, handle = trial.step, trial.handle
+        if step > trial.steps:
+            return self._ran_out(trial)
+        loss = trial.losses[step]
+        check = None
+        due = handle.due(step, loss)
+        if due is not None:
+            if due.open:
+                return self._begin_check(trial, due)
+            handle.skip(step)
+        elif not self._check_cost_s:  # no constraint: every checkpoint qualifies
+            check = CheckResult(step, loss, {}, True, 0.0)
+        handle.take(step, loss, check, trial.costs[step], None)
+        if check is not None:
+            self._note_best()
+        if trial.record.state != "running":
+            return None
+        step = trial.step = step + 1
+        if step < len(trial.costs):  # nearly always
+            return trial.costs[step]
+        return trial.next_cost()
+
+    def _begin_check(self, trial: _Trial, due: Due) -> float:
+        """A check begins; what it finds decides how long it takes where it may leave some out."""
+        trial.due = due
+        if trial.order is None:
+            return self._check_s
+        return math.fsum(self._costs_of(self._measure(trial, due)).values())
+
+    def _costs_of(self, check: CheckResult) -> dict[str, float]:
+        return {name: cost for name, cost in self._check_cost_s.items() if name in check.measured}
+
+    def _checked(self, trial: _Trial) -> float | None:
+        """A check has ended."""
+        due, step = trial.due, trial.step
+        assert due is not None
+        trial.due = None
+        check = self._measure(trial, due)
+        self.unmeasured_checks += _has_failed(check)
+        costs = self._check_cost_s if trial.order is None else self._costs_of(check)
+        if step > trial.steps:  # the check of a curve that ends before its last step
+            report = Report(
+                trial.steps,
+                self.stopper.goals.objective.value(trial.losses[-1]),
+                due.step,
+                check.measured,
+                check_cost_s=costs,
+            )
+            self.coordinator.finish(trial.study_trial, report)
+        else:
+            loss, cost = trial.losses[step], trial.costs[step]
+            trial.handle.take(step, loss, check, cost, costs)
+        self._note_best()
+        if trial.record.state != "running":
+            return None
+        trial.step += 1
+        return trial.next_cost()
+
+    def _ran_out(self, trial: _Trial) -> float | None:
+        """The curve was recorded up to here only: the trial ends by itself."""
+        due = trial.handle.ending_due()
+        if due is not None and due.open:
+            return self._begin_check(trial, due)
+        self.coordinator.finish(trial.study_trial, None)
+        return None
+
+    def _check_after_run(self) -> None:
+        """Trials from the best objective down until one is feasible; the workers share the work."""
+        records = self.stopper.history.trials.values()
+        waiting = [r for r in records if r.progress.best_loss < math.inf]
+        for record in sorted(waiting, key=lambda r: (r.progress.best_loss, r.order)):
+            progress, number = record.progress, int(record.id)
+            trial = _Trial(self.coordinator.trials[number], self.configs[number - 1], self._judged)
+            check = self._measure(trial, Due(progress.best_step, progress.best_loss, open=True))
+            self.unmeasured_checks += _has_failed(check)
+            self.time_s += self._check_s / self._workers
+            costs = self._check_cost_s
+            self.coordinator.check_after_run(number, check.step, check.measured, costs)
+            self._note_best()
+            if check.valid:
+                return
+
+    def _measure(self, trial: _Trial, due: Due) -> CheckResult:
+        return self._judged.check(trial.config, due.step, due.loss, trial.order)
+
+    def _note_best(self) -> None:
+        """Keep when the best feasible checkpoint changed."""
+        best = self.stopper.history.best
+        if best is None:
+            return
+        value = self.stopper.goals.objective.value(best.loss)
+        if not self.incumbents or value != self.incumbents[-1].value:
+            config = self.configs[int(best.trial) - 1]
+            self.incumbents.append(Incumbent(self.time_s, value, config, best.step))
+
+    def result(self, policy: str, cell: Cell, seed: int) -> Run:
+        """What came out."""
+        history = self.stopper.history
+        answer = self.incumbents[-1] if self.incumbents else None
+        confirmed = self._judged.confirmed(answer.config, answer.step) if answer else None
+        return Run(
+            policy,
+            cell,
+            seed,
+            self._judged.table.objective.mode,
+            tuple(self.incumbents),
+            trials=len(self.configs),
+            reports=history.reports,
+            constraint_evaluations=history.checks,
+            unmeasured_checks=self.unmeasured_checks,
+            primary_cost_s=history.costs.primary_s,
+            constraint_cost_s=history.costs.total_check_s,
+            time_s=self.time_s,
+            confirmed=confirmed[0] if confirmed else None,
+            broken=confirmed[1] if confirmed else None,
+            checked_every_step=sum(
+                record.progress.interval == 1 for record in history.trials.values()
+            ),
+            false_stops=self._false_stops(),
+        )
+
+    def _false_stops(self) -> int:
+        """Stopped trials that hold something better than the answer, seen or not."""
+        history, best_losses = self.stopper.history, self._judged.best_losses
+        answer = math.inf if history.best is None else history.best.loss
+        records = history.trials.values()
+        stopped = [self.configs[int(r.id) - 1] for r in records if r.state == "stopped"]
+        return int((best_losses[stopped] < answer).sum())
+
+
+class _Trial:
+    """A trial on a worker, with its recorded curve as far as it has come."""
+
+    __slots__ = (
+        "_begin",
+        "_judged",
+        "config",
+        "costs",
+        "due",
+        "handle",
+        "losses",
+        "number",
+        "order",
+        "record",
+        "step",
+        "steps",
+        "study_trial",
+    )
+
+    def __init__(
+        self,
+        study_trial: StudyTrial,
+        config: int,
+        judged: JudgedTable,
+        order: tuple[str, ...] | None = None,
+    ) -> None:
+        assert study_trial.handle is not None  # begin() made it
+        self.study_trial, self.config, self.order = study_trial, config, order
+        self.number = study_trial.number
+        self.handle: StopperTrial = study_trial.handle
+        self.record = self.handle.record
+        self.steps = judged.table.steps(config)
+        self.step = 1  # being trained, or reported
+        self.due: Due | None = None  # being checked
+        self.losses = [math.nan]  # by step, from 1
+        self.costs = [math.nan]
+        self._judged, self._begin = judged, int(judged.table.starts[config])
+        self._look_up()
+
+    def _look_up(self) -> None:
+        """More of the curve: many a trial is stopped long before its end."""
+        known = len(self.losses) - 1
+        rows = slice(self._begin + known, self._begin + min(self.steps, 2 * known + _LOOKED_UP))
+        self.losses += self._judged.losses[rows].tolist()
+        self.costs += self._judged.table.cost_s[rows].tolist()
+
+    def next_cost(self) -> float:
+        """What the step costs, 0 at the end of the record."""
+        if self.step > self.steps:
+            return 0.0
+        if self.step >= len(self.costs):
+            self._look_up()
+        return self.costs[self.step]
+
+
+def _has_failed(check: CheckResult) -> bool:
+    return any(isinstance(found, FailedCheck) for found in check.measured.values())
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Nothing in a replay is garbage before its end; looking for it takes a quarter of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,251 @@
+"""The first part of the page: the answer in words, its values, and what came near."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acetune.core import words
+from acetune.report._answer_words import sentence
+from acetune.report._markup import (
+    LONGEST,
+    Content,
+    Element,
+    Node,
+    configuration,
+    element,
+    estimate,
+    head_cell,
+    limit_words,
+    limited,
+    number_cell,
+    parameter,
+    row_head,
+    section,
+    short,
+    table,
+    titled_table,
+    trial_button,
+)
+
+
+def answer(content: Content) -> Element:
+    """The answer in words, then its values, its configuration and what came near."""
+    found = content["answer"]
+    best = found["best"]
+    details = next_steps = None
+    if found["next"]:
+        next_steps = element("p", element("strong", "What next: "), short(found["next"], 2000))
+    if best is not None:
+        left = element("div", _values(content, best), _trust(found, best))
+        details = element("div", left, _configuration(found, best), class_="two-columns")
+    elif found["rejected"] is not None:  # neither its parameters nor its model are offered
+        values = _values(content, found["rejected"], "The best that was rejected, and its limits")
+        details = element("div", values, element("dl", *_said(found), class_="facts"))
+    others = [c for c in found["candidates"] if best is None or _place(c) != _place(best)]
+    titles = ("Other candidates", "Better, but over a limit")
+    if best is None:
+        titles = ("Candidates", "Nearest misses")
+    title = element("h2", "Answer", id="answer-title")
+    verdict = _verdict(found, running=content["study"]["running"])
+    return section(
+        "answer",
+        element("div", title, verdict, class_="title-row"),
+        element("p", short(found["words"], 2000), class_="words"),
+        next_steps,
+        details,
+        _checkpoints(titles[0], content, others, "status"),
+        _checkpoints(titles[1], content, found["nearest_misses"]),
+    )
+
+
+def _place(found: Content) -> tuple[int, int, int]:
+    return found["trial"], found["attempt"], found["step"]
+
+
+def _verdict(found: Content, *, running: bool) -> Element:
+    best, kind, text = found["best"], "quiet", "feasible, unconfirmed"
+    if found["outcome"] == "rejected":
+        kind, text = "bad", "rejected: broke a limit on fresh data"
+    elif best is None and running:
+        text = "none feasible yet"
+    elif best is None:
+        kind, text = "bad", "none feasible"
+    elif best["status"] == "confirmed":
+        kind, text = "good", "confirmed on fresh data"
+    return element("span", text, class_=f"badge badge-{kind}")
+
+
+def _values(content: Content, best: Content, title: str = "Values against limits") -> Element:
+    """What was wanted, the values in the search, and on fresh data where it was asked."""
+    objective, fresh = content["study"]["objective"], best["fresh"]
+    wanted = "highest" if objective["mode"] == "max" else "lowest"
+    row = [_wanted(objective["name"], wanted), number_cell(best["value"], data_value="objective")]
+    if fresh is not None:
+        row.append(_on_fresh(fresh["objective"], "objective"))
+    rows = [row]
+    margins = _margins(content)
+    for place, measured in enumerate(best["constraints"]):
+        name = f"constraint {measured['name']}"[:LONGEST]
+        again = None if fresh is None else fresh["constraints"][place]
+        shown = estimate(measured["value"], measured["stderr"])
+        row = [
+            _wanted(measured["name"], limit_words(measured)),
+            element(
+                "td",
+                element("span", shown, data_value=name),
+                " ",
+                _holds(measured) if again is None else None,  # fresh data has the last word
+                _with_margin(measured, margins[measured["name"]]),
+            ),
+        ]
+        if fresh is not None:
+            row.append(_on_fresh(again, name))
+        rows.append(row)
+    columns = ["wanted", "in the search", "on fresh data"]
+    if fresh is None:
+        columns = ["wanted", "value"]
+    return titled_table(title, columns, rows)
+
+
+def _wanted(name: str, what: str) -> Element:
+    """A metric and what is wanted of it."""
+    return row_head(f"{short(name)} ", element("span", what, class_="nowrap quiet-text"))
+
+
+def _holds(measured: Content) -> Element:
+    text, kind = ("holds", "good") if measured["ok"] else ("broken", "bad")
+    return element("span", text, class_=kind)
+
+
+def _on_fresh(measured: Content | None, name: str) -> Element:
+    """A value on fresh data, and whether it keeps its limit."""
+    if measured is None:
+        return element("td", "not measured", class_="quiet-text")
+    shown = element("span", estimate(measured["value"], measured["stderr"]), data_fresh=name)
+    return element("td", shown, " ", _holds(measured) if "ok" in measured else None)
+
+
+def _margins(content: Content) -> dict[str, float]:
+    return {c["name"]: c["margin_se"] for c in content["study"]["constraints"]}
+
+
+def _with_margin(measured: Content, margin_se: float) -> Element | None:
+    """What a value counts as where standard errors are kept from the limit."""
+    value, stderr = measured["value"], measured["stderr"]
+    if not margin_se or not stderr or value is None:
+        return None
+    margin = margin_se if measured["sense"] == "<=" else -margin_se
+    text = f"counts as {estimate(value + margin * stderr, None)} ({margin:+g} s.e.)"
+    return element("div", text, class_="quiet-text")
+
+
+def _configuration(found: Content, best: Content) -> Element:
+    rows = [
+        [row_head(short(name)), number_cell(parameter(value), data_param=short(name))]
+        for name, value in best["params"].items()
+    ]
+    copy = element(
+        "button", "Copy as JSON", type="button", class_="quiet script", data_action="copy"
+    )
+    shown = element("p", "It has no parameters.")
+    if rows:
+        shown = table(["parameter", "value"], rows, "Parameters of the answer")
+    how = trial_button(best["trial"], f"How trial {best['trial']} went")
+    return element(
+        "div",
+        element("div", element("h3", "Configuration"), copy, class_="title-row"),
+        shown,
+        element("p", *_when_to_stop(found, best), class_="stop-at"),
+        element("p", how, class_="quiet-text"),
+    )
+
+
+def _when_to_stop(found: Content, best: Content) -> list[Node]:
+    """At which step the answer lies; where training went on, that these parameters are not all."""
+    step, total = best["step"], best["total_steps"]
+    if step == total:
+        return [f"Step {step}, the last one."]
+    of = "" if total is None else f" of {total}"
+    said: list[Node] = [element("strong", f"Stop at step {step}{of}"), "."]
+    checked, valid = found["later"]["checked"], found["later"]["valid"]
+    if checked == 1 and not valid:
+        said.append(" The later checkpoint of this trial that was checked breaks a limit.")
+    elif checked and not valid:
+        said.append(
+            f" All {checked:,} later checkpoints of this trial that were checked break a limit."
+        )
+    elif checked:
+        said.append(
+            f" Of {checked:,} later checkpoints of this trial that were checked, {valid:,} "
+            f"{'qualifies' if valid == 1 else 'qualify'} and none is better."
+        )
+    return said
+
+
+def _trust(found: Content, best: Content) -> Element:
+    model = best["model"]
+    facts = [*_said(found), element("dt", "Model")]
+    if model:
+        lost = found["instead"]
+        said = f" {best['model_fault']}; {lost}" if lost else None
+        facts.append(element("dd", element("code", short(model)), said))
+        if found["load"]:
+            facts += [
+                element("dt", "Load the next" if lost else "Load it"),
+                element("dd", element("code", short(found["load"]))),
+            ]
+    else:
+        facts.append(element("dd", "no model was kept; train these parameters again to this step"))
+    return element("dl", *facts, class_="facts")
+
+
+def _said(found: Content) -> list[Node]:
+    """How far to trust what was found."""
+    said = element("dd", short(sentence(found["trust"]), 2000))
+    return [element("dt", "Trust"), said]
+
+
+def _checkpoints(
+    title: str, content: Content, found: Sequence[Content], *more: str
+) -> Element | None:
+    if not found:
+        return None
+    limits = content["study"]["constraints"]
+    margins = _margins(content)
+    heads = [limited(limit["name"], limit) for limit in limits]
+    objective = short(content["study"]["objective"]["name"])
+    params = head_cell("configuration", "rare")
+    columns: list[Node] = ["trial", "step", objective, *heads, params, *more]
+    rows = []
+    for one in found:
+        measured = {c["name"]: c for c in one["constraints"]}
+        rows.append(
+            [
+                row_head(trial_button(one["trial"])),
+                number_cell(str(one["step"])),
+                number_cell(one["value"]),
+                *[_measured(measured[n], m, one["violation"]) for n, m in margins.items()],
+                element("td", configuration(one["params"]), class_="wide rare"),
+                *[element("td", str(one[name])) for name in more],
+            ]
+        )
+    return titled_table(title, columns, rows)
+
+
+def _measured(measured: Content, margin_se: float, violation: float | None) -> Element:
+    """A value, and where it breaks its limit what it counts as and by how much it does."""
+    value = measured["value"]
+    if value is None:
+        shown = words.missing_words(violation)
+        kind = "bad" if shown == "failed" else "quiet-text"
+        return element("td", element("span", shown, class_=kind), class_="number")
+    shown = estimate(value, measured["stderr"])
+    if measured["ok"]:
+        return element("td", element("span", shown), class_="number")
+    return element(
+        "td",
+        element("span", shown, class_="bad"),
+        _with_margin(measured, margin_se),
+        element("div", f"{words.number(measured['excess'], 2)} beyond", class_="quiet-text"),
+        class_="number",
+    )

@@ -1,0 +1,108 @@
+"""One trial as data: what it tried, how it went, and why it ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from acetune.core.errors import StudyError
+from acetune.report._json_values import exact, finite, plain
+from acetune.report.explanation import (
+    answer_step,
+    checked_words,
+    headline,
+    holds_answer,
+    report_cells,
+    report_columns,
+    thinned,
+    why_not_measured,
+    why_unchecked,
+)
+from acetune.report.figures import trial_figure
+from acetune.study.answer import candidates_of, choose_answer
+from acetune.study.columns import CONTINUE, STEP
+from acetune.study.store import Store
+from acetune.study.view import StudyView
+
+
+def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dict[str, Any]:
+    """One trial as plain data: its latest attempt, and how the earlier ones ended.
+
+    Where it has more than ``most_reports`` some are left out, and ``reports.note`` says so.
+    """
+    if view.trial(trial) is None:
+        last = view.trials[-1].trial if view.trials else 0
+        known = f"it has trials 1 to {last}" if last else "it has no trial yet"
+        raise StudyError(f"{view.path} has no trial {trial}; {known}")
+    candidates = candidates_of(view)
+    best = choose_answer(candidates)
+    with view.open() as store:
+        attempts = store.attempts(trial)
+        latest = attempts[-1]
+        hardware = store.hardware().get((trial, latest["attempt"]))
+        names = [name for name, number in store.names().items() if number == trial]
+        star = answer_step(best, trial, latest["attempt"])
+        attempt = latest["attempt"]
+        reports, unchecked, left_out = _reports(view, store, trial, attempt, most_reports, star)
+    why = holds_answer(best, candidates, trial, latest["attempt"])
+    why += headline(latest, len(attempts))
+    why += [f"measured on: {hardware}"] if hardware is not None else []
+    why += [f"limit: {constraint.describe()}" for constraint in view.goals.constraints]
+    notes = (why_unchecked(latest, unchecked), left_out)
+    picture = trial_figure(view, trial)
+    return {
+        "trial": trial,
+        "name": names[0] if names else None,
+        "attempt": latest["attempt"],
+        "state": latest["state"],
+        "reason": str(latest["reason"]),
+        "why": why + [note for note in notes if note is not None],
+        "params": plain(view.params(trial)),
+        "total_steps": exact(latest["total_steps"]),
+        "interval": exact(latest["interval"]),
+        "cost_ratio": finite(latest["cost_ratio"]),
+        "started": latest["started"],
+        "ended": latest["ended"],
+        "hardware": hardware,
+        "attempts": [
+            {name: row[name] for name in ("attempt", "state")}
+            | {"reason": str(row["reason"]), "resumed_from": exact(row["resumed_from"])}
+            for row in attempts
+        ],
+        "reports": reports,
+        "figure": picture["figure"],
+        "alt": picture["alt"],
+    }
+
+
+def _reports(
+    view: StudyView, store: Store, trial: int, attempt: int, most: int, star: int | None
+) -> tuple[dict[str, Any], bool, str | None]:
+    """The reports of an attempt as a table, whether any was not checked, and what was left out.
+
+    The one at the step ``star`` is the answer, and is never left out.
+    """
+    columns = view.reports
+    rows = np.flatnonzero((columns.trial == trial) & (columns.attempt == attempt))
+    turning = (columns.decision[rows] != CONTINUE) | (columns.kind[rows] != STEP)
+    turning[1:] |= np.diff(columns.stratum[rows]) != 0
+    keep = np.flatnonzero(turning)[-most // 2 :].tolist()
+    keep += [] if star is None else np.flatnonzero(columns.step[rows] == star).tolist()
+    kept = thinned(len(rows), keep, most)
+    seqs = columns.seq[rows[kept]].tolist()
+    found, checks = store.reports_at(seqs), store.checks_at(seqs)
+    words = checked_words(checks, view.goals)
+    note = ""
+    if len(kept) < len(rows):
+        note = (
+            f"{len(kept)} of its {len(rows)} reports, spread evenly, with those where its stratum "
+            "changed and those at its end"
+        )
+    unchecked = bool((columns.stratum[rows] == 0).any())
+    table = {
+        "columns": report_columns(view.goals),
+        "rows": [report_cells(report, words, star) for report in found],
+        "note": note,
+    }
+    return table, unchecked, why_not_measured(checks, view.goals)

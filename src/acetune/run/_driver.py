@@ -1,0 +1,375 @@
+"""The driver of a study: one engine, wherever its workers live.
+
+The driver is one thread: it waits for messages, lets the coordinator decide, commits, and only then
+answers. Whatever happens to a worker (killed, hung, out of memory, its node gone) fails its trial,
+not the study.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from acetune.core.decision import Action, Decision
+from acetune.core.errors import AcetuneError, ReportError, StudyError, TrainingCodeError
+from acetune.core.reason import FAILED, INTERRUPTED, Reason, Wording
+from acetune.run import _messages as m
+from acetune.run._broken_checks import BrokenChecks
+from acetune.run._interrupts import Interrupts
+from acetune.run._notices import Notices
+from acetune.run._options import Settings
+from acetune.run._pool import Died, Pool, Slot
+from acetune.run._timeouts import Guard
+from acetune.run._transfer import Parcels
+from acetune.run._trial_queue import Agenda, Evaluation
+from acetune.run.study_callbacks import Listeners
+from acetune.study.coordinator import Coordinator
+from acetune.study.session import Session
+from acetune.study.store import FileFault
+from acetune.study.study_trial import StudyTrial
+from acetune.trial.link import Reply, Report
+
+_BUDGET_SPENT = Reason(Wording("budget_spent", "the time budget is spent"))
+_ALL_DONE = Reason(Wording("all_done", "all trials are done"))
+_FAILED = Wording(FAILED, "an error: {text}")
+_STUDY_ENDED = Reason(Wording("study_ended", "the study was ended"))
+_TICK_S = 0.25
+_PATIENCE_S = 5.0  # of a wait to measure a limit on the configuration alone, the first time
+# what policy, searcher or callbacks have a part in
+_DECIDING = (m.Begin, m.Declare, m.AskGate, m.Reported, m.Finished, m.Done, m.Failed, m.Ready, Died)
+
+
+@dataclass(slots=True)
+class _Closing:
+    """Why and since when no more trials are started."""
+
+    reason: Reason
+    since: float
+
+
+class Engine:
+    """Runs trials in the workers of a pool until the budget is spent.
+
+    Parameters
+    ----------
+    coordinator, agenda:
+        Who decides and remembers, and which trial is next.
+    pool:
+        The workers; closed with the engine.
+    settings, listeners:
+        Limits on the run, and who is told what happens.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        agenda: Agenda,
+        pool: Pool,
+        settings: Settings,
+        listeners: Listeners,
+    ) -> None:
+        self._coordinator, self._store = coordinator, coordinator.store
+        self._settings, self._listeners = settings, listeners
+        self._pool, self._agenda = pool, agenda
+        self._notices = Notices(listeners, coordinator.goals)
+        self._parcels = Parcels(self._store.files)
+        self._guard = Guard(coordinator, pool, agenda, self._notices, settings, self._lost)
+        self._broken_checks = BrokenChecks(
+            self._store, settings.max_failures, len(coordinator.goals.constraints)
+        )
+        self._session = Session(self._store)
+        self._interrupts = Interrupts()
+        self._closing: _Closing | None = None
+        self._evaluation: Evaluation | None = None
+        self._patience_s = _PATIENCE_S
+        coordinator.stopper.on_repeat = coordinator.on_notice = self._notices.say
+
+    # -- the study -------------------------------------------------------------------------------
+
+    def elapsed(self) -> float:
+        """Seconds this study has searched, earlier sessions included."""
+        return self._session.elapsed()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user ended the study."""
+        return self._interrupts.count > 0
+
+    def signals(self) -> contextlib.AbstractContextManager[None]:
+        """Within this, Ctrl-C once ends the study cleanly, twice at once."""
+        return self._interrupts.caught()
+
+    def run(self, under_way: Sequence[int] = ()) -> None:
+        """Run trials until the budget is spent, the user interrupts, or nothing is left to do.
+
+        ``under_way`` are trials of an earlier session that are to be tried again.
+        """
+        self._agenda.try_again(under_way)
+        self._session.begin()
+        if self._budget_spent() or self._agenda.left() == 0:
+            text = "nothing left to do: the budget is spent; raise time_budget_s or max_trials"
+            self._notices.say(text)
+        try:
+            self._loop(self._agenda.left)
+        except StudyError as error:
+            text = str(error).splitlines()[0]
+            if text.endswith(":"):  # what it announces are other lines
+                text = text.rpartition("; ")[0] or text
+            self._session.end(Reason(_FAILED, {"text": text}))
+            raise
+        self._session.end(_ALL_DONE if self._closing is None else self._closing.reason)
+
+    def evaluate(self, tasks: Sequence[m.Evaluate]) -> list[m.Evaluated | None]:
+        """Evaluate kept models, in parallel; None stands for those cut off by the user."""
+        self._evaluation = evaluation = Evaluation(tasks)
+        if not self.interrupted:
+            self._closing = None
+            self._loop(evaluation.left)
+        self._evaluation = None
+        return evaluation.results
+
+    def close(self) -> None:
+        """End all workers. Trials that an error has left running can go on in another session."""
+        try:
+            for slot in self._pool.slots:
+                if slot.busy:
+                    self._guard.cut_off(slot, _STUDY_ENDED)
+            self._coordinator.shelf.sweep()
+        finally:
+            self._parcels.close()
+            self._pool.close()
+
+    # -- the loop --------------------------------------------------------------------------------
+
+    def _loop(self, left: Callable[[], int | None]) -> None:
+        """Work until nothing is ``left`` (how many tasks wait; None is endless) or it closes."""
+        while True:
+            self._look_at_the_clock()
+            if self._closing is None:
+                self._assign(left)
+            if not any(slot.busy for slot in self._pool.slots) and (
+                self._closing is not None or left() == 0
+            ):
+                break
+            self._listen()
+            for slot in self._pool.slots:
+                if slot.worker is not None and slot.busy:
+                    self._guard.enforce_deadlines(slot)
+            self._session.beat()
+            self._listeners.tick()
+        self._session.beat(at_once=True)
+
+    def _look_at_the_clock(self) -> None:
+        """Begin to close when the budget is spent or the user says so; end what does not end."""
+        now = time.monotonic()
+        if self._closing is None:
+            if self.interrupted:
+                self._notices.say("interrupted: ending cleanly, press Ctrl-C again to stop at once")
+                self._closing = _Closing(INTERRUPTED, now)
+            elif self._evaluation is None and self._budget_spent():
+                self._closing = _Closing(_BUDGET_SPENT, now)
+            else:
+                return
+            self._session.end_search()
+        at_once = self._interrupts.count > 1
+        if at_once or now > self._closing.since + self._settings.stop_grace_s:
+            for slot in self._pool.slots:
+                if slot.busy:
+                    self._guard.cut_off(slot, self._closing.reason)
+
+    def _budget_spent(self) -> bool:
+        budget = self._settings.time_budget_s
+        return budget is not None and self.elapsed() >= budget
+
+    def _assign(self, left: Callable[[], int | None]) -> None:
+        """Give idle workers something to do, and start workers where there is work for them."""
+        for slot in self._pool.slots:
+            count = left()
+            if slot.worker is None:
+                if count is None or count > self._pool.expecting:
+                    self._pool.start(slot)
+            elif slot.idle and (count is None or count > 0):
+                self._parcels.drop(slot.index)
+                if self._evaluation is not None:
+                    self._evaluation.assign(slot)
+                elif not self._assign_trial(slot):
+                    break
+
+    def _assign_trial(self, slot: Slot) -> bool:
+        """Start the next trial; False: it is not known yet, and there are other things to do."""
+        give_up_at = time.monotonic() + self._patience_s
+        with self._store.transaction():
+            trial = self._agenda.next(lambda: self._called_away(give_up_at))
+        if trial is None:
+            self._patience_s *= 2  # a step may take any time, and those who wait keep others out
+            return False
+        self._patience_s = _PATIENCE_S
+        slot.trial, slot.last_heard = trial, time.monotonic()
+        checkpoint = None if trial.checkpoint is None else str(trial.checkpoint.resolve())
+        progress = self._coordinator.progress(trial)
+        slot.send(m.Start(trial.number, trial.attempt, trial.params, checkpoint, progress))
+        self._listeners.call("on_trial_start", trial.number, trial.attempt, trial.params)
+        return True
+
+    def _called_away(self, give_up_at: float) -> bool:
+        """Whether something is more urgent than to wait until nobody trains.
+
+        After a while that is what workers have said meanwhile: that a check begins, which may hang.
+        """
+        return (
+            self.interrupted
+            or self._budget_spent()
+            or time.monotonic() > give_up_at
+            or any(self._guard.overdue(slot) for slot in self._pool.slots if slot.worker)
+        )
+
+    def _listen(self) -> None:
+        """Take what workers say; all answers go out after one commit."""
+        heard = self._pool.wait(_TICK_S)
+        if not heard:
+            return
+        answers: list[tuple[Slot, object]] = []
+        ended: set[int] = set()  # slots whose worker was ended for what it sent
+        now = time.monotonic()
+        with self._store.transaction():
+            for slot, message in heard:
+                if slot.index in ended:
+                    continue
+                slot.last_heard = now
+                if not isinstance(message, m.Notice):  # a check may say something while it runs
+                    slot.check_deadline = None
+                try:
+                    answer = self._handle(slot, message)
+                except Exception as error:
+                    if not _fault_of_worker(message, error):
+                        raise
+                    if isinstance(error, ReportError) and isinstance(message, m.ASKING):
+                        answer = m.Refused(str(error))
+                    else:
+                        ended.add(slot.index)
+                        self._end_misbehaving(slot, message, error)
+                        continue
+                if answer is not None:
+                    answers.append((slot, answer))
+        for slot, answer in answers:
+            slot.send(answer)
+        self._coordinator.shelf.sweep()
+
+    def _end_misbehaving(self, slot: Slot, message: object, error: Exception) -> None:
+        """A worker sent what makes no sense here: it hurts its own trial, and nothing else."""
+        self._pool.kill(slot)
+        kind, why = type(message).__name__, f"{type(error).__name__}: {error}"
+        self._lost(slot, f"its worker process sent a message that makes no sense ({kind}; {why})")
+
+    # -- what workers say ------------------------------------------------------------------------
+
+    def _handle(self, slot: Slot, message: object) -> object | None:
+        """Act on one message; returns what the worker waits for, or None."""
+        if isinstance(message, m.Checking):
+            if message.constraint is not None:
+                self._guard.check_begins(slot, message.constraint)
+        elif isinstance(message, m.Notice):
+            self._notices.once(message.text)
+        elif isinstance(message, Died):
+            self._lost(slot, f"its worker process {message.how}")
+        elif isinstance(message, m.Piece):
+            self._parcels.add(slot.index, message.data)
+        elif isinstance(message, m.Fetch):
+            return self._parcels.next_piece(slot.index, message.path)
+        elif slot.trial is not None:
+            return self._handle_trial(slot, slot.trial, message)
+        elif isinstance(message, m.Evaluated):
+            self._evaluated(slot, message)
+        elif isinstance(message, m.Ready) and message.error is not None:
+            raise TrainingCodeError(
+                f"a worker process could not load the training function: {message.error}; "
+                "modules it uses must be importable from the folder the study runs in"
+            )
+        elif not isinstance(message, m.Ready):
+            raise m.MessageError("it has no trial")
+        return None
+
+    def _handle_trial(self, slot: Slot, trial: StudyTrial, message: object) -> object | None:
+        coordinator = self._coordinator
+        m.require_turn(message, begun=trial.handle is not None)
+        if isinstance(message, m.Reported):
+            return self._take_report(slot, trial, message.report)
+        if isinstance(message, m.AskGate):
+            slot.check = message
+            return coordinator.gate
+        if isinstance(message, m.Begin):
+            return coordinator.begin(trial, message.total_steps, message.startup_s)
+        if isinstance(message, m.Declare):
+            coordinator.declare(trial, message.total_steps)
+            return True
+        if isinstance(message, m.Saved):
+            self._take_files(slot, trial, message)
+        elif isinstance(message, m.Hardware):
+            coordinator.note_hardware(trial, message.description)
+        elif isinstance(message, m.Finished):
+            coordinator.finish(trial, message.report)
+            self._look_at_checks(trial, message.report)
+            return True
+        elif isinstance(message, m.Done):
+            if trial.running:
+                raise m.MessageError("it came before the trial had ended")
+            self._agenda.done(slot)
+        elif isinstance(message, m.Failed):
+            self._agenda.fail(slot, message.error, message.traceback, message.certain)
+        else:
+            raise m.MessageError("it is training a trial")
+        return None
+
+    def _take_report(self, slot: Slot, trial: StudyTrial, report: Report) -> Reply:
+        reply = self._coordinator.report(trial, report)
+        slot.check = None
+        self._notices.reported(trial.number, report, reply.decision)
+        self._look_at_checks(trial, report)
+        if self._closing is not None and trial.running:
+            self._coordinator.interrupt(trial, self._closing.reason)
+            decision = Decision(Action.STOP, self._closing.reason.wording, step=report.step)
+            reply = reply._replace(stop=True, ended=True, decision=decision)
+        if reply.stop:
+            slot.told_to_stop = time.monotonic()
+        return reply
+
+    def _look_at_checks(self, trial: StudyTrial, report: Report | None) -> None:
+        """What is wrong with the checks of a report is said once, or ends the study."""
+        if report is not None and report.measured is not None:
+            self._notices.look_at_checks(trial, report)
+            self._broken_checks.look(trial, report)
+
+    def _take_files(self, slot: Slot, trial: StudyTrial, saved: m.Saved) -> None:
+        """A model or a checkpoint lies on disk, or has come in pieces and is put there now."""
+        shelf = self._coordinator.shelf
+        shelf.require_own(trial, saved.step, saved.kind, saved.path)
+        if saved.sent:
+            error = self._parcels.unpack(slot.index, saved.path, saved.digest)
+            if error is not None:
+                self._notices.not_kept(saved, error)
+                return
+        add = shelf.add_model if saved.kind == "model" else shelf.add_checkpoint
+        add(trial, saved.step, saved.path, saved.size, saved.digest)
+
+    def _evaluated(self, slot: Slot, result: m.Evaluated) -> None:
+        assert self._evaluation is not None
+        self._evaluation.take(slot, result)
+
+    def _lost(self, slot: Slot, error: str) -> None:
+        """A worker is gone: so is what it was doing."""
+        if slot.trial is not None:
+            self._agenda.fail(slot, error)
+        elif slot.evaluating is not None:
+            self._evaluated(slot, m.Evaluated({}, {}, error))
+
+
+def _fault_of_worker(message: object, error: Exception) -> bool:
+    """Whether handling a message failed for what the worker sent, and not for the study's sake.
+
+    Policies, searchers and callbacks may be anybody's: an error of theirs is not the worker's.
+    """
+    if isinstance(error, (ReportError, m.MessageError)):
+        return True
+    return not isinstance(message, _DECIDING) and not isinstance(error, (AcetuneError, FileFault))

@@ -1,0 +1,288 @@
+"""What driver and worker say to each other over their pipe."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+from types import UnionType
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+
+from acetune.core.decision import Action, Decision
+from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.reason import Wording
+from acetune.core.record import Progress
+from acetune.interprocess.frames import BlockingChannel, NonBlockingChannel
+from acetune.interprocess.frames import MessageError as MessageError  # for the driver too
+from acetune.trial.exclusive import DeviceNeeds
+from acetune.trial.link import Reply, Report
+
+# -- from the driver ------------------------------------------------------------------------------
+
+
+class Setup(NamedTuple):
+    """Once a worker: where it runs."""
+
+    files: str
+    device: str | None
+    threads: int
+    sees_files: bool = True  # whether ``files`` is the driver's own folder; if not, files are sent
+
+
+class Work(NamedTuple):
+    """The user's code, sent once a worker."""
+
+    train: Any
+    goals: Any
+    policy: Any
+    confirm: Any
+    needs: DeviceNeeds = DeviceNeeds()  # of the checks that the driver makes, of configurations
+
+
+class Start(NamedTuple):
+    """Train a trial."""
+
+    number: int
+    attempt: int
+    params: dict[str, Any]
+    checkpoint: str | None
+    progress: Progress
+
+
+class Evaluate(NamedTuple):
+    """Load a kept model and check its constraints, or confirm it."""
+
+    path: str
+    confirm: bool
+
+
+# -- from a worker; those marked * wait for an answer ---------------------------------------------
+
+
+class Ready(NamedTuple):
+    """The worker has unpickled the user's code; or it could not."""
+
+    error: str | None = None
+
+
+class Begin(NamedTuple):
+    """* Training begins."""
+
+    total_steps: int | None
+    startup_s: float
+
+
+class Hardware(NamedTuple):
+    """What the trial runs on, where a check depends on it."""
+
+    description: str
+
+
+class Declare(NamedTuple):
+    """* The last step became known late."""
+
+    total_steps: int
+
+
+class AskGate(NamedTuple):
+    """* A check is due and may be worth it: what is the gate now?"""
+
+    report: Report  # as far as it is known before the check
+
+
+class Checking(NamedTuple):
+    """A check with a timeout starts; None: it has ended."""
+
+    constraint: str | None
+
+
+class Saved(NamedTuple):
+    """A model, or what a trial can go on from, lies on disk."""
+
+    kind: str
+    step: int
+    path: str
+    size: int
+    sent: bool = False  # it came in pieces just before this, and is still to be put on disk
+    digest: str | None = None  # checksum of what was written
+
+
+class Fetch(NamedTuple):
+    """* Send a folder of the driver's as pieces of a tar: the first one, or (None) the next."""
+
+    path: str | None
+
+
+class Piece(NamedTuple):
+    """A piece of a folder as a tar, to the driver or from it; an empty one is the end."""
+
+    data: bytes
+
+
+class Reported(NamedTuple):
+    """* A report."""
+
+    report: Report
+
+
+class Finished(NamedTuple):
+    """* The trial ended by itself, perhaps with a last check."""
+
+    report: Report | None
+
+
+class Done(NamedTuple):
+    """The training function has returned."""
+
+
+class Failed(NamedTuple):
+    """The training function raised."""
+
+    error: str
+    traceback: str
+    certain: bool = False  # whether every trial would fail so
+
+
+class Evaluated(NamedTuple):
+    """Outcome of an Evaluate."""
+
+    measured: dict[str, Any]
+    costs: dict[str, float]
+    error: str | None = None
+
+
+class Notice(NamedTuple):
+    """Something the user should know."""
+
+    text: str
+
+
+class Refused(NamedTuple):
+    """Answer of the driver to a message that makes no sense: raised where the user can see it."""
+
+    error: str
+
+
+_LARGEST = 2**63 - 1  # that a study file can hold
+ASKING = (Begin, Declare, AskGate, Fetch, Reported, Finished)  # these wait for an answer
+
+# -- as bytes -------------------------------------------------------------------------------------
+# The two messages of every step travel as plain tuples: pickling their classes by name would cost
+# as much as committing the report.
+
+
+def encode(message: object) -> bytes:
+    """A message as bytes."""
+    plain = message
+    if type(message) is Reported:
+        plain = ("report", *message.report)
+    elif type(message) is Reply:
+        d, *rest = message
+        said = (d.stratum, d.rank, d.of, d.step, dict(d.numbers))
+        plain = ("reply", d.stop, *d.wording, *said, *rest)
+    return pickle.dumps(plain, pickle.HIGHEST_PROTOCOL)
+
+
+def decode(data: bytes) -> Any:
+    """The message that the bytes are, else :class:`MessageError`."""
+    try:
+        message = pickle.loads(data)
+        if type(message) is not tuple:
+            return message
+        kind, *fields = message
+        if kind == "report":
+            return Reported(Report(*fields))
+        action = Action.STOP if fields[0] else Action.CONTINUE
+        decision = Decision(action, Wording(*fields[1:4]), *fields[4:9])
+        return Reply(decision, *fields[9:])
+    except Exception as error:  # unpickling may raise anything
+        raise MessageError(f"it cannot be unpickled ({type(error).__name__}: {error})") from None
+
+
+def decode_from_worker(data: bytes) -> Any:
+    """A worker's message, whose fields are of their kinds, else :class:`MessageError`."""
+    message = decode(data)
+    kinds = _KINDS.get(type(message))
+    if kinds is None:
+        raise MessageError(f"it was a {type(message).__name__}")
+    _require_kinds(message, kinds)
+    if isinstance(message, (Reported, AskGate, Finished)) and message.report is not None:
+        _require_report(message.report)
+    return message
+
+
+def _require_report(report: Report) -> None:
+    _require_kinds(report, _REPORT_KINDS)
+    for numbers in (report.metrics, report.check_cost_s):
+        for name, found in (numbers or {}).items():
+            if not isinstance(name, str) or not isinstance(found, float):
+                raise MessageError(f"a report held a {type(found).__name__} for a number")
+    for name, measured in (report.measured or {}).items():
+        if isinstance(measured, Estimate):
+            fine = isinstance(measured.value, float) and isinstance(measured.stderr, float)
+        else:
+            fine = isinstance(measured, FailedCheck) and isinstance(measured.error, str)
+        if not fine or not isinstance(name, str):
+            raise MessageError(f"a report held a {type(measured).__name__} for a measurement")
+
+
+def require_turn(message: object, *, begun: bool) -> None:
+    """That a trial begins before it does anything else, and once, else :class:`MessageError`."""
+    if begun == isinstance(message, Begin) and isinstance(message, (*ASKING, Done)):
+        when = "again" if begun else "before training began"
+        raise MessageError(f"it came {when}")
+
+
+def _kinds(message: type) -> tuple[tuple[type, ...], ...]:
+    """The classes that each field of a message may have."""
+    return tuple(_classes(hint) for hint in get_type_hints(message).values())
+
+
+def _classes(hint: Any) -> tuple[type, ...]:
+    if hint is Any:
+        return (object,)
+    if isinstance(hint, UnionType):
+        return tuple(kind for part in get_args(hint) for kind in _classes(part))
+    return (get_origin(hint) or hint,)
+
+
+def _require_kinds(fields: tuple[object, ...], kinds: tuple[tuple[type, ...], ...]) -> None:
+    for field, allowed in zip(fields, kinds, strict=True):
+        if not isinstance(field, allowed):
+            raise MessageError(f"a {type(fields).__name__} held a {type(field).__name__}")
+        if type(field) is int and not -_LARGEST <= field <= _LARGEST:
+            raise MessageError(f"a {type(fields).__name__} held a number beyond 2**63")
+
+
+_KINDS: dict[type, tuple[tuple[type, ...], ...]] = {
+    kind: _kinds(kind)
+    for kind in (
+        *ASKING,
+        Ready,
+        Hardware,
+        Checking,
+        Saved,
+        Piece,
+        Done,
+        Failed,
+        Evaluated,
+        Notice,
+    )
+}
+_REPORT_KINDS = _kinds(Report)
+
+
+_MAX_BYTES = 1 << 28  # large folders travel in pieces; nothing else comes near it
+
+
+class WorkerChannel(BlockingChannel):
+    """The worker's end."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        super().__init__(connected, encode, decode, _MAX_BYTES)
+
+
+class DriverChannel(NonBlockingChannel):
+    """The driver's end."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        super().__init__(connected, encode, decode_from_worker, _MAX_BYTES)

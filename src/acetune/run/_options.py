@@ -1,0 +1,115 @@
+"""Options of ``tune()``: validated, with messages that name the value and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from acetune.core.errors import GoalError
+from acetune.core.goals import Goals
+from acetune.core.numbers import is_number, require_whole
+from acetune.policies import Policy
+from acetune.run._ray_cluster import RayCluster
+from acetune.run.local_workers import available_cores, default_threads
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Workers, budgets and limits."""
+
+    workers: int
+    threads: int
+    devices: Sequence[str] = ()
+    time_budget_s: float | None = None
+    max_trials: int | None = None
+    retries: int = 0
+    report_timeout_s: float | None = None
+    stop_grace_s: float = 30.0
+    max_failures: int = 5
+
+
+def require_options(
+    train: object,
+    goals: Goals,
+    policy: Policy,
+    confirm: object,
+    confirm_top: int,
+    keep_models: int,
+) -> None:
+    """Refuse options that make no sense, alone or together."""
+    if not callable(train):
+        raise GoalError(f"train must be a function that takes a trial, got {train!r}")
+    if confirm is not None and not callable(confirm):
+        raise GoalError(f"confirm must be a function that takes a model, got {confirm!r}")
+    require_whole("confirm_top", confirm_top, least=1)
+    require_whole("keep_models", keep_models, least=1)
+    if policy.checks_after_run:
+        for constraint in goals.constraints:
+            if constraint.check is None:
+                raise GoalError(
+                    f"{policy!r} checks after the run, so constraint "
+                    f"{constraint.name!r} needs a check of its own: "
+                    f"Constraint({constraint.name!r}, check=...)"
+                )
+
+
+def make_settings(
+    workers: int | None,
+    threads: int | None,
+    devices: Sequence[str | int],
+    time_budget_s: float | None,
+    max_trials: int | None,
+    retries: int,
+    report_timeout_s: float | None,
+    stop_grace_s: float,
+    max_failures: int,
+) -> Settings:
+    """How the study runs, with the defaults of this machine."""
+    if time_budget_s is None and max_trials is None:
+        raise GoalError("give a budget: time_budget_s=600, max_trials=100, or both")
+    seconds = {"time_budget_s": time_budget_s, "report_timeout_s": report_timeout_s}
+    seconds["stop_grace_s"] = stop_grace_s
+    for name, number in seconds.items():
+        if number is not None and not (is_number(number) and number > 0):
+            raise GoalError(f"{name} must be a number of seconds > 0, got {number!r}")
+    whole = {"max_trials": (max_trials, 1), "workers": (workers, 1), "threads": (threads, 1)}
+    whole |= {"retries": (retries, 0), "max_failures": (max_failures, 1)}
+    for name, (value, least) in whole.items():
+        if value is not None:
+            require_whole(name, value, least)
+    if isinstance(devices, (str, int)):
+        raise GoalError(f"devices must be a list such as [0, 1], got {devices!r}")
+    count = workers or (len(devices) if devices else available_cores())
+    return Settings(
+        workers=count,
+        threads=threads or default_threads(count),
+        devices=[str(device) for device in devices],
+        time_budget_s=time_budget_s,
+        max_trials=max_trials,
+        retries=retries,
+        report_timeout_s=report_timeout_s,
+        stop_grace_s=stop_grace_s,
+        max_failures=max_failures,
+    )
+
+
+def make_cluster(
+    engine: str,
+    ray_address: str | None,
+    resources: Mapping[str, float] | None,
+    devices: Sequence[str | int],
+) -> RayCluster | None:
+    """The Ray cluster that the study runs on, not yet connected to; None: this machine."""
+    if engine == "ray":
+        if devices:
+            raise GoalError(
+                f"devices={devices!r} is for engine='local'; Ray gives out GPUs itself: ask for "
+                'them with resources={"gpu": 1}, or a part of one with {"gpu": 0.5}'
+            )
+        return RayCluster(ray_address, resources)
+    if engine != "local":
+        raise GoalError(f"engine must be 'local' or 'ray', got {engine!r}")
+    for name, value in (("ray_address", ray_address), ("resources", resources)):
+        if value is not None:
+            raise GoalError(f"{name}={value!r} needs engine='ray'")
+    return None

@@ -1,0 +1,103 @@
+"""Workers that hang or must go: what is waited for how long, and what follows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+from acetune.core.errors import ReportError
+from acetune.core.goals import FailedCheck
+from acetune.core.reason import Reason
+from acetune.run._notices import Notices
+from acetune.run._options import Settings
+from acetune.run._pool import Pool, Slot
+from acetune.run._trial_queue import Agenda
+from acetune.study.coordinator import Coordinator
+
+
+class Guard:
+    """Ends workers that outrun a limit. ``lost`` is called for one that is gone, with the why."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        pool: Pool,
+        agenda: Agenda,
+        notices: Notices,
+        settings: Settings,
+        lost: Callable[[Slot, str], None],
+    ) -> None:
+        self._coordinator, self._pool, self._agenda = coordinator, pool, agenda
+        self._notices, self._settings, self._lost = notices, settings, lost
+        self._timeouts = {c.name: c.timeout_s for c in coordinator.goals.constraints}
+
+    def check_begins(self, slot: Slot, constraint: str) -> None:
+        """A check with a timeout begins now."""
+        timeout = self._timeouts[constraint]
+        assert timeout is not None  # workers announce only checks that have one
+        slot.checking = constraint
+        slot.check_deadline = slot.last_heard + timeout
+
+    def cut_off(self, slot: Slot, reason: str | Reason) -> None:
+        """End a worker because the study ends, or because its trial has ended and it goes on."""
+        self._pool.kill(slot)
+        with self._coordinator.store.transaction():
+            if slot.trial is not None:
+                self._coordinator.interrupt(slot.trial, reason)
+                self._agenda.release(slot)
+        slot.evaluating = slot.check_deadline = None
+
+    def overdue(self, slot: Slot) -> Literal["check", "stop", "report"] | None:
+        """What the slot's worker takes too long for, as far as was heard of it."""
+        now, silence = time.monotonic(), self._settings.report_timeout_s
+        if slot.check_deadline is not None and now > slot.check_deadline:
+            return "check"
+        if slot.trial is None:
+            return None
+        if slot.told_to_stop is not None:
+            return "stop" if now > slot.told_to_stop + self._settings.stop_grace_s else None
+        return "report" if silence is not None and now > slot.last_heard + silence else None
+
+    def enforce_deadlines(self, slot: Slot) -> None:
+        """End the slot's worker if what it does takes too long."""
+        overdue = self.overdue(slot)
+        if overdue == "check":
+            self._end_check(slot)
+        elif overdue == "stop":
+            assert slot.trial is not None
+            text = (
+                f"trial {slot.trial.number} did not end within "
+                f"{self._settings.stop_grace_s:g} s of being stopped, so its worker was "
+                "ended; leave the loop when trial.should_stop is true"
+            )
+            self._notices.say(text)
+            self.cut_off(slot, text)
+        elif overdue == "report":
+            silence = self._settings.report_timeout_s
+            self._pool.kill(slot)
+            with self._coordinator.store.transaction():
+                self._lost(slot, f"no report for {silence:g} s (report_timeout_s)")
+
+    def _end_check(self, slot: Slot) -> None:
+        """A check has outrun its timeout: a failed check, and the end of its trial."""
+        timeout = self._timeouts[slot.checking]
+        error = f"the check of {slot.checking!r} outran its timeout of {timeout:g} s"
+        self._pool.kill(slot)
+        asked, trial = slot.check, slot.trial
+        with self._coordinator.store.transaction():
+            if trial is not None and asked is not None:
+                assert trial.handle is not None and timeout is not None
+                failed: dict[str, Any] = dict.fromkeys(self._timeouts, FailedCheck(error))
+                costs = {slot.checking: timeout}
+                report = asked.report._replace(measured=failed, check_cost_s=costs)
+                try:
+                    decision = self._coordinator.fail_check(trial, report, error)
+                except ReportError:  # a report that could not have been taken either
+                    self._lost(slot, error)
+                    return
+                if decision is not None:
+                    self._notices.reported(trial.number, report, decision)
+                self._agenda.count_failure(slot, trial, error)
+            else:
+                self._lost(slot, error)

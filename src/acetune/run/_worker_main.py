@@ -1,0 +1,226 @@
+"""A worker: trains trials one after another and talks to the driver over a pipe.
+
+On one machine it is a process, started by the driver with a bare interpreter, so that user scripts
+need no ``__main__`` guard and notebooks work. It lives in a session of its own: Ctrl-C reaches the
+driver only, and killing the worker's group ends whatever the training code has forked. In a Ray
+cluster it is an actor (``ray_actor.py``), and the pipe a TCP connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from acetune.core.errors import ReportCallError, TrialStopped
+from acetune.run._messages import (
+    Checking,
+    Done,
+    Evaluate,
+    Evaluated,
+    Failed,
+    Notice,
+    Ready,
+    Setup,
+    Start,
+    Work,
+    WorkerChannel,
+)
+from acetune.run._notices import passing_on
+from acetune.run._pipe_link import DriverGone, PipeLink
+from acetune.run._transfer import fetched
+from acetune.trial.artifacts import attempt_name, confined, load_model
+from acetune.trial.checks import evaluate, place_of
+from acetune.trial.exclusive import DeviceUse, alone
+from acetune.trial.exclusive_link import ExclusiveLink
+from acetune.trial.hardware import synchronised_clock
+from acetune.trial.trial import Trial, TrialContext
+
+_LONGEST_TEXT = 20_000  # characters of an error that are sent to the driver
+
+
+class Worker:
+    """Runs what the driver sends until it says good-bye."""
+
+    def __init__(self, pipe: WorkerChannel, setup: Setup, work: Work) -> None:
+        self._pipe, self._setup, self._work = pipe, setup, work
+        self._files = Path(setup.files)
+        self._pid = os.getpid()
+
+    def run(self) -> None:
+        """Serve until the driver closes the pipe."""
+        while True:
+            try:
+                message = self._pipe.receive()
+            except EOFError:
+                return
+            if isinstance(message, Start):
+                self._train(message)
+            elif isinstance(message, Evaluate):
+                self._answer(self._evaluate(message))
+
+    def _answer(self, found: Evaluated) -> None:
+        try:
+            self._pipe.send(found)
+        except OSError:
+            raise
+        except Exception as error:  # what a check or confirm returned cannot be pickled
+            self._pipe.send(Evaluated({}, {}, _text(error)))
+
+    def _train(self, start: Start) -> None:
+        folder = self._files / attempt_name(start.number, start.attempt)
+        confined(self._files, folder).mkdir(parents=True, exist_ok=True)
+        link = PipeLink(self._pipe, self._files, folder, self._setup.sees_files)
+        with (
+            _output_to(folder / "log.txt"),
+            passing_on(lambda text: self._pipe.send(Notice(text))),
+        ):
+            try:
+                with self._at_hand(start.checkpoint, link) as checkpoint:
+                    self._train_from(checkpoint, start, folder, link)
+            except DriverGone:
+                raise
+            except BaseException as error:
+                traceback.print_exc()
+                self._end_if_forked(error.code if isinstance(error, SystemExit) else 1)
+                certain = isinstance(error, ReportCallError)
+                self._pipe.send(Failed(_text(error), _cut(traceback.format_exc()), certain))
+            else:
+                self._pipe.send(Done())
+
+    def _train_from(
+        self, checkpoint: Path | None, start: Start, folder: Path, pipe_link: PipeLink
+    ) -> None:
+        link = ExclusiveLink(pipe_link, self._setup.device, self._work.needs)
+        context = TrialContext(
+            number=start.number,
+            attempt=start.attempt,
+            params=start.params,
+            goals=self._work.goals,
+            policy=self._work.policy,
+            folder=folder,
+            checkpoint=checkpoint,
+            progress=start.progress,
+            device=self._setup.device,
+            threads=self._setup.threads,
+        )
+        trial = Trial(context, link)
+        try:
+            # a stopped trial that went on, and saw TrialStopped, ends as any stopped trial
+            with contextlib.suppress(TrialStopped):
+                self._work.train(trial)
+            self._end_if_forked(0)
+            trial.close()
+        finally:
+            link.close()
+
+    def _at_hand(
+        self, path: str | None, link: PipeLink
+    ) -> contextlib.AbstractContextManager[Path | None]:
+        """A folder of the driver's where training code can read it, for a while."""
+        if path is None or self._setup.sees_files:
+            return contextlib.nullcontext(None if path is None else Path(path))
+        found: contextlib.AbstractContextManager[Path] = fetched(path, link.fetch)
+        return found
+
+    def _end_if_forked(self, status: object) -> None:
+        """A child that the training code has forked comes back here too: it is not the worker."""
+        if os.getpid() != self._pid:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status if isinstance(status, int) else int(status is not None))
+
+    def _evaluate(self, task: Evaluate) -> Evaluated:
+        link = PipeLink(self._pipe, self._files, self._files, self._setup.sees_files)
+        use = DeviceUse(self._setup.device)
+        try:
+            with self._at_hand(task.path, link) as folder, use:
+                assert folder is not None
+                use.make_way(self._work.needs)
+                use.expect(constraint.check for constraint in self._work.goals.constraints)
+                return self._evaluate_model(load_model(folder), task.confirm)
+        except Exception as error:
+            return Evaluated({}, {}, f"{type(error).__name__}: {error}{place_of(error)}")
+
+    def _evaluate_model(self, model: object, confirm: bool) -> Evaluated:
+        if confirm:
+            return Evaluated(dict(self._work.confirm(model)), {})
+        goals = self._work.goals
+        checks = {c.name: c.check for c in goals.constraints}
+        pipe = self._pipe
+        # from the best objective down: the first that holds is the best
+        measured, costs = evaluate(
+            goals,
+            checks,
+            model,
+            synchronised_clock,
+            lambda name: pipe.send(Checking(name)),
+            measuring=alone,
+            best=True,
+        )
+        return Evaluated(measured, costs)
+
+
+def _text(error: BaseException) -> str:
+    """What an error says; its own way of saying so may fail."""
+    try:
+        said = str(error)
+    except Exception as failure:
+        said = f"(its text cannot be made: {type(failure).__name__})"
+    return _cut(f"{type(error).__name__}: {said}")
+
+
+def _cut(text: str) -> str:
+    """A text that fits a study file; the log of the trial has all of it."""
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    half = _LONGEST_TEXT // 2
+    return f"{text[:half]}\n... {len(text) - 2 * half:,} characters left out ...\n{text[-half:]}"
+
+
+@contextlib.contextmanager
+def _output_to(path: Path) -> Any:
+    """Send all output, also that of C code and of child processes, to a file."""
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    saved = os.dup(1), os.dup(2)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    try:
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        for number, old in zip((1, 2), saved, strict=True):
+            os.dup2(old, number)
+            os.close(old)
+
+
+def serve(pipe: WorkerChannel, setup: Setup, code: bytes) -> None:
+    """Load the user's code and work until the driver closes the pipe, or is gone."""
+    try:
+        try:
+            work: Work = pickle.loads(code)
+        except Exception as error:
+            pipe.send(Ready(f"{type(error).__name__}: {error}"))
+            return
+        pipe.send(Ready())
+        Worker(pipe, setup, work).run()
+    except (EOFError, BrokenPipeError, ConnectionResetError, DriverGone):
+        return  # nobody is left to work for
+
+
+def main(connected: socket.socket, code: str) -> None:
+    """Entry point of the process."""
+    pipe = WorkerChannel(connected)
+    try:
+        setup: Setup = pipe.receive()
+    except (EOFError, ConnectionResetError):
+        return
+    serve(pipe, setup, Path(code).read_bytes())

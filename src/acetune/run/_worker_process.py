@@ -1,0 +1,80 @@
+"""A worker process as the driver sees it: start, talk, notice its death, kill."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from acetune.interprocess.child import Child
+from acetune.run._messages import DriverChannel, Setup
+from acetune.trial.hardware import gpu_variables, physical_gpu, thread_variables
+
+IN_WORKER = "ACETUNE_WORKER"  # set in the environment of every worker
+_LEAVING_S = 1.0  # for a worker that has closed its end to be gone
+
+
+class WorkerProcess:
+    """One process with its pipe.
+
+    Parameters
+    ----------
+    setup:
+        Where it runs.
+    code:
+        The file with the user's code, pickled.
+    log:
+        For what is written outside of trials.
+    """
+
+    def __init__(self, setup: Setup, code: Path, log: Path) -> None:
+        self.log = str(log)
+        variables = worker_variables(setup.threads)
+        if setup.device is not None:
+            variables |= gpu_variables(physical_gpu(setup.device))
+        with log.open("ab") as output:
+            self._child = Child(
+                "acetune.run._worker_main", "main", [str(code)], variables=variables, output=output
+            )
+        self.pipe = DriverChannel(self._child.socket)
+        self._hung_up = 0.0  # when
+        self.send(setup)
+
+    @property
+    def exit_handle(self) -> int | None:
+        """See Worker."""
+        return self._child.exit_handle
+
+    def send(self, message: object) -> None:
+        """See Worker."""
+        self.pipe.send(message)
+
+    def hung_up(self) -> bool:
+        """See Worker. One that ends does so in a moment, and then it is known how."""
+        self._hung_up = self._hung_up or time.monotonic()
+        return self.exit_word() is not None
+
+    def exit_word(self) -> str | None:
+        """See Worker."""
+        ended = self._child.exit_word()
+        if ended is None and self._hung_up and time.monotonic() > self._hung_up + _LEAVING_S:
+            return "closed its connection to the driver"
+        return ended
+
+    def kill(self) -> None:
+        """See Worker."""
+        self._child.kill()
+        self.close()
+
+    def close(self) -> None:
+        """See Worker."""
+        self.pipe.close()
+        self._child.forget_exit()
+
+    def join(self, timeout_s: float) -> None:
+        """See Worker."""
+        self._child.kill(after_s=timeout_s)
+
+
+def worker_variables(threads: int) -> dict[str, str]:
+    """What is set in the environment of every worker, before it imports anything."""
+    return {IN_WORKER: "1", **thread_variables(threads)}

@@ -1,0 +1,152 @@
+"""What a study remembers of its trials: rows in its file and models on disk, or nothing at all."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+
+from acetune.core.decision import Decision
+from acetune.core.goals import Estimate, FailedCheck, Goals
+from acetune.core.measurements import to_columns
+from acetune.core.reason import Reason
+from acetune.study._kept_models import Shelf
+from acetune.study.store import CheckRow, Store
+from acetune.study.study_trial import StudyTrial
+from acetune.trial.link import Report
+
+
+class Journal:
+    """Told of everything that happens to trials, after it was decided. This one keeps nothing."""
+
+    @property
+    def keep_below(self) -> float:
+        """Models of valid checkpoints up to this loss are kept."""
+        return -math.inf
+
+    def added(self, trial: StudyTrial) -> None:
+        """An attempt was made; it has not begun."""
+
+    def planned(self, trial: StudyTrial, total_steps: int | None) -> None:
+        """The last step and the interval of an attempt are known."""
+
+    def started(self, trial: StudyTrial, startup_s: float) -> None:
+        """Training has begun, after so long a set-up."""
+
+    def reported(self, trial: StudyTrial, report: Report, decision: Decision) -> None:
+        """A report was taken."""
+
+    def checked(self, trial: StudyTrial, report: Report, kind: str) -> None:
+        """A check outside a report was taken: at the end of its trial, or after the run."""
+
+    def ended(
+        self, trial: StudyTrial, state: str, reason: Reason, traceback: str | None = None
+    ) -> None:
+        """An attempt has ended."""
+
+    def settled(self, trial: StudyTrial) -> None:
+        """A trial has ended by itself: its models are wanted or not."""
+
+
+class StudyJournal(Journal):
+    """Writes to the study file. What a call writes is committed by the engine's transaction."""
+
+    def __init__(
+        self, store: Store, shelf: Shelf, goals: Goals, clock: Callable[[], float]
+    ) -> None:
+        self._store, self._shelf, self._goals, self._clock = store, shelf, goals, clock
+
+    @property
+    def keep_below(self) -> float:
+        """See Journal."""
+        return self._shelf.keep_below
+
+    def added(self, trial: StudyTrial) -> None:
+        """See Journal."""
+        now = self._clock()
+        self._store.add_trial(trial.number, trial.attempt, trial.params, now, trial.resumed_from)
+
+    def planned(self, trial: StudyTrial, total_steps: int | None) -> None:
+        """See Journal."""
+        handle = trial.begun
+        ratio = handle.record.cost_ratio
+        schedule = handle.schedule
+        plan = (total_steps, handle.interval, ratio, schedule)
+        self._store.set_plan(trial.number, trial.attempt, *plan)
+
+    def started(self, trial: StudyTrial, startup_s: float) -> None:
+        """See Journal."""
+        self._store.set_startup(trial.number, trial.attempt, startup_s)
+
+    def reported(self, trial: StudyTrial, report: Report, decision: Decision) -> None:
+        """See Journal."""
+        handle = trial.begun
+        self._write(trial, report, "step", decision)
+        if handle.state != "running":
+            self.ended(trial, handle.state, handle.record.reason)
+        checked = report.measured is not None or not self._goals.constraints
+        if checked or handle.state != "running":
+            self._shelf.prune(trial.number)
+        self._shelf.settle_checkpoint(trial, report.step)
+
+    def checked(self, trial: StudyTrial, report: Report, kind: str) -> None:
+        """See Journal."""
+        self._write(trial, report, kind, None)
+
+    def ended(
+        self, trial: StudyTrial, state: str, reason: Reason, traceback: str | None = None
+    ) -> None:
+        """See Journal."""
+        now = self._clock()
+        self._store.end_trial(trial.number, trial.attempt, state, reason, now, traceback)
+        if state in ("finished", "stopped"):
+            self._shelf.drop_resumable(trial.number)
+
+    def settled(self, trial: StudyTrial) -> None:
+        """See Journal."""
+        self._shelf.prune(trial.number)
+
+    def _write(
+        self, trial: StudyTrial, report: Report, kind: str, decision: Decision | None
+    ) -> None:
+        goals, record = self._goals, trial.begun.record
+        checked_step, checked_value, violation = report.checked_step, None, None
+        stratum = "unchecked"
+        if report.measured is not None or not goals.constraints:
+            valid, _ = goals.judge(report.measured or {})
+            violation = goals.measured_violation(report.measured or {})
+            stratum = "valid" if valid else "invalid"
+            checked_step = checked_step or report.step
+            index = record.log.find(checked_step)
+            assert index is not None  # the stopper has taken the check
+            checked_value = goals.objective.value(record.log.loss[index])
+        checks = [
+            _check_row(name, result, (report.check_cost_s or {}).get(name))
+            for name, result in (report.measured or {}).items()
+        ]
+        self._store.add_report(
+            (
+                trial.number,
+                trial.attempt,
+                kind,
+                report.step,
+                report.value,
+                checked_step,
+                checked_value,
+                violation,
+                stratum,
+                None if decision is None else decision.rank,
+                None if decision is None else decision.of,
+                "finish" if decision is None else decision.action.value,
+                report.primary_cost_s,
+                report.snapshot_cost_s,
+                self._clock(),
+                json.dumps(report.metrics) if report.metrics else None,
+            ),
+            checks,
+        )
+
+
+def _check_row(name: str, result: Estimate | FailedCheck, cost: float | None) -> CheckRow:
+    value, stderr, error = to_columns(result)
+    return CheckRow(name, value, stderr, cost, error)

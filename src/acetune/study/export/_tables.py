@@ -1,0 +1,333 @@
+"""The three tables of an export, trials, reports and checks: as CSV, or as Parquet with types."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TextIO, TypeAlias
+
+from acetune.core.errors import MissingExtraError
+from acetune.study.export._gathered import ExportedTrial, Gathered, gathering
+from acetune.study.export.places import replacing, require_free, table_files
+from acetune.study.findings import FoundCheckpoint
+from acetune.study.store import CheckRow, ReportRow
+
+Kind: TypeAlias = Literal["integer", "number", "boolean", "text", "time"]
+Row: TypeAlias = tuple[Any, ...]
+
+_ROWS = 50_000  # at a time: what is held in memory, and a row group of Parquet
+
+
+def to_csv(
+    study: str | os.PathLike[str], output: str | os.PathLike[str], *, force: bool = False
+) -> list[Path]:
+    """Write a study as CSV; returns the files.
+
+    Parameters
+    ----------
+    study:
+        The study file; the study may be running.
+    output:
+        A name that ends in ``.csv``: the trials, one row each. Any other: a folder with
+        ``trials.csv``, ``reports.csv``, ``checks.csv`` and ``study.json``, which has the goals,
+        the policy, the settings and the confirmations.
+    force:
+        Overwrite these files where they exist.
+
+    Cells hold the data as they are, in UTF-8, whatever a spreadsheet may take them for. Numbers
+    are written in full; times are ISO 8601 in UTC. An empty cell is nothing: a value that is
+    unknown, a parameter that the trial does not have, or one that is None.
+    """
+    paths = table_files(output, ".csv")
+    if len(paths) > 1:
+        paths.append(Path(output) / "study.json")
+    require_free(paths, force=force)
+    with gathering(Path(study)) as gathered, replacing(paths) as parts:
+        _write(gathered, parts, _CsvTable)
+        if len(parts) > 1:
+            with _open(parts[3]) as file:
+                json.dump(gathered.info, file, indent=2)
+    return paths
+
+
+def to_parquet(
+    study: str | os.PathLike[str], output: str | os.PathLike[str], *, force: bool = False
+) -> list[Path]:
+    """Write a study as Parquet; returns the files. Needs pyarrow: ``acetune[replay]``.
+
+    Parameters
+    ----------
+    study:
+        The study file; the study may be running.
+    output:
+        A name that ends in ``.parquet``: the trials, one row each. Any other: a folder with
+        ``trials.parquet``, ``reports.parquet`` and ``checks.parquet``.
+    force:
+        Overwrite these files where they exist.
+
+    The metadata of each schema has, under ``acetune``, the goals, the policy, the settings and the
+    confirmations as JSON. A parameter whose values are of several types (and not all numbers) is
+    written as text.
+    """
+    pyarrow = _pyarrow()
+    paths = table_files(output, ".parquet")
+    require_free(paths, force=force)
+    with gathering(Path(study)) as gathered, replacing(paths) as parts:
+        _write(gathered, parts, partial(_ParquetTable, pyarrow, gathered.info))
+    return paths
+
+
+# -- what the tables hold --------------------------------------------------------------------------
+
+
+class Column(NamedTuple):
+    """Name and type of a column; times are seconds since 1970."""
+
+    name: str
+    kind: Kind
+    of: Callable[[ExportedTrial], Any] = lambda trial: None  # what stands in it, in that of trials
+
+
+REPORTS = (
+    Column("seq", "integer"),
+    Column("trial", "integer"),
+    Column("attempt", "integer"),
+    Column("kind", "text"),
+    Column("step", "integer"),
+    Column("objective", "number"),
+    Column("checked_step", "integer"),
+    Column("checked_objective", "number"),
+    Column("violation", "number"),
+    Column("stratum", "text"),
+    Column("rank", "integer"),
+    Column("of", "integer"),
+    Column("decision", "text"),
+    Column("primary_cost_s", "number"),
+    Column("snapshot_cost_s", "number"),
+    Column("time", "time"),
+    Column("metrics", "text"),
+)
+CHECKS = (
+    Column("seq", "integer"),
+    Column("trial", "integer"),
+    Column("attempt", "integer"),
+    Column("step", "integer"),
+    Column("constraint", "text"),
+    Column("value", "number"),
+    Column("stderr", "number"),
+    Column("cost_s", "number"),
+    Column("error", "text"),
+)
+
+
+def check_rows(row: ReportRow, checks: Iterable[CheckRow]) -> Iterator[Row]:
+    """The rows of the checks made at a report; the step is that of the checkpoint checked."""
+    for check in checks:
+        yield (row.seq, row.trial, row.attempt, row.checked_step, *check)
+
+
+def trial_columns(gathered: Gathered) -> list[Column]:
+    """The columns of the table of trials: as in ``StudyResult.trials``, and more."""
+    value = gathered.goals.objective.value
+    columns = [
+        Column("trial", "integer", lambda t: t.row.trial),
+        Column("attempts", "integer", lambda t: t.row.attempt),
+        Column("state", "text", lambda t: t.row.state),
+        Column("reason", "text", lambda t: str(t.row.reason)),
+        Column("total_steps", "integer", lambda t: t.row.total_steps),
+        Column("interval", "integer", lambda t: t.row.interval),
+        Column("cost_ratio", "number", lambda t: t.row.cost_ratio),
+        Column("last_step", "integer", lambda t: t.last_step or None),
+        Column("reports", "integer", lambda t: t.reports),
+        Column("checks", "integer", lambda t: t.checks),
+        Column("best_objective", "number", lambda t: _finite(t.best_loss, value)),
+        Column("best_valid_objective", "number", lambda t: _of(t.best_valid, "value")),
+        Column("stratum", "text", lambda t: t.stratum),
+        Column("found_attempt", "integer", lambda t: _of(t.found, "attempt")),
+        Column("found_step", "integer", lambda t: _of(t.found, "step")),
+        Column("found_objective", "number", lambda t: _of(t.found, "value")),
+        Column("violation", "number", lambda t: _of(t.found, "violation")),
+        Column("confirmation", "text", lambda t: t.status),
+    ]
+    for constraint in gathered.goals.constraints:
+        columns += _measured(constraint.name)
+    columns += [
+        Column("startup_s", "number", lambda t: t.startup_s),
+        Column("training_s", "number", lambda t: t.training_s),
+        Column("checks_s", "number", lambda t: t.checks_s),
+        Column("snapshots_s", "number", lambda t: t.snapshots_s),
+        Column("started", "time", lambda t: t.row.started),
+        Column("ended", "time", lambda t: t.row.ended),
+    ]
+    trials = gathered.trials()
+    names = dict.fromkeys(gathered.info["space"])  # in the order they were declared
+    names.update(dict.fromkeys(name for trial in trials for name in trial.row.params))
+    for name in names:
+        columns.append(
+            _parameter(name, [t.row.params[name] for t in trials if name in t.row.params])
+        )
+    return columns
+
+
+def trial_rows(columns: list[Column], gathered: Gathered) -> Iterator[Row]:
+    """The rows of the table of trials."""
+    for trial in gathered.trials():
+        yield tuple(column.of(trial) for column in columns)
+
+
+def as_text(value: object) -> str:
+    """A value of a parameter in words: lists and objects as JSON."""
+    return json.dumps(value) if isinstance(value, (list, dict)) else str(value)
+
+
+def _measured(name: str) -> list[Column]:
+    def result(trial: ExportedTrial, field: Literal["value", "stderr"]) -> float | None:
+        found = trial.found
+        if found is None or name not in found.constraints:
+            return None
+        measured: float = getattr(found.constraints[name], field)
+        return measured
+
+    return [
+        Column(f"constraint.{name}", "number", lambda t: result(t, "value")),
+        Column(f"stderr.{name}", "number", lambda t: result(t, "stderr")),
+    ]
+
+
+def _parameter(name: str, values: list[Any]) -> Column:
+    """A column for a parameter: of one type if its values are, else of words."""
+    kinds = {type(value) for value in values if value is not None}
+    large = any(type(value) is int and abs(value) >= 2**63 for value in values)
+    kind: Kind = "text"
+    if kinds == {bool}:
+        kind = "boolean"
+    elif kinds and kinds <= {int, float} and not large:
+        kind = "integer" if kinds == {int} else "number"
+
+    def of(trial: ExportedTrial) -> Any:
+        value = trial.row.params.get(name)
+        return value if value is None or kind != "text" else as_text(value)
+
+    return Column(f"param.{name}", kind, of)
+
+
+def _of(found: FoundCheckpoint | None, field: str) -> Any:
+    return None if found is None else getattr(found, field)
+
+
+def _finite(loss: float, value: Callable[[float], float]) -> float | None:
+    return None if loss == float("inf") else value(loss)
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+class _Table(AbstractContextManager["_Table"]):
+    """A file that a table is written to, some rows at a time."""
+
+    @abstractmethod
+    def add(self, rows: list[Row]) -> None: ...
+
+
+def _write(
+    gathered: Gathered, paths: list[Path], table: Callable[[Path, Sequence[Column]], _Table]
+) -> None:
+    """The trials; reports and checks too, where there are files for them."""
+    if len(paths) > 1:
+        passing = gathered.reports()
+        with table(paths[1], REPORTS) as reports, table(paths[2], CHECKS) as checks:
+            while some := list(islice(passing, _ROWS)):
+                reports.add([row for row, _ in some])
+                checks.add([check for row, found in some for check in check_rows(row, found)])
+    columns = trial_columns(gathered)
+    with table(paths[0], columns) as trials:
+        rows = trial_rows(columns, gathered)
+        while batch := list(islice(rows, _ROWS)):
+            trials.add(batch)
+
+
+class _CsvTable(_Table):
+    def __init__(self, path: Path, columns: Sequence[Column]) -> None:
+        self._file = _open(path)
+        # lines end as in RFC 4180: then the writer also quotes cells that hold half of such an end
+        self._lines = csv.writer(self._file, lineterminator="\r\n")
+        self._lines.writerow([column.name for column in columns])
+        self._times = [place for place, column in enumerate(columns) if column.kind == "time"]
+
+    def add(self, rows: list[Row]) -> None:
+        for i in self._times:
+            rows = [(*row[:i], _time(row[i]), *row[i + 1 :]) for row in rows]
+        self._lines.writerows(rows)
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def _open(path: Path) -> TextIO:
+    # half characters, which JSON can hold and UTF-8 cannot, are written out
+    return path.open("w", encoding="utf-8", errors="backslashreplace", newline="")
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
+
+
+class _ParquetTable(_Table):
+    def __init__(self, pyarrow: Any, info: Any, path: Path, columns: Sequence[Column]) -> None:
+        types = {
+            "integer": pyarrow.int64(),
+            "number": pyarrow.float64(),
+            "boolean": pyarrow.bool_(),
+            "text": pyarrow.string(),
+            "time": pyarrow.timestamp("us", tz="UTC"),
+        }
+        self._pyarrow, self._columns = pyarrow, columns
+        fields = [(utf8(column.name), types[column.kind]) for column in columns]
+        self._schema = pyarrow.schema(fields, metadata={"acetune": json.dumps(info)})
+        self._writer = pyarrow.parquet.ParquetWriter(path, self._schema, compression="zstd")
+
+    def add(self, rows: list[Row]) -> None:
+        if not rows:
+            return
+        arrays = [
+            self._pyarrow.array(_cells(column, cells), field.type, from_pandas=False)
+            for column, cells, field in zip(
+                self._columns, zip(*rows, strict=True), self._schema, strict=True
+            )
+        ]
+        self._writer.write_table(self._pyarrow.table(arrays, schema=self._schema))
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+
+def _cells(column: Column, cells: tuple[Any, ...]) -> Iterator[Any] | tuple[Any, ...]:
+    if column.kind == "time":
+        return (None if cell is None else round(cell * 1e6) for cell in cells)
+    if column.kind == "text":
+        return (None if cell is None else utf8(cell) for cell in cells)
+    return cells
+
+
+def utf8(text: str) -> str:
+    """Half characters, which JSON can hold and UTF-8 cannot, are written out."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingExtraError("pyarrow", "replay") from None
+    return pyarrow
