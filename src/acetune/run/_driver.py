@@ -19,8 +19,8 @@ from acetune.run import _messages as m
 from acetune.run._broken_checks import BrokenChecks
 from acetune.run._interrupts import Interrupts
 from acetune.run._notices import Notices
-from acetune.run._options import Settings
 from acetune.run._pool import Died, Pool, Slot
+from acetune.run._settings import Settings
 from acetune.run._timeouts import Guard
 from acetune.run._transfer import Parcels
 from acetune.run._trial_queue import Agenda, Evaluation

@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
 from acetune.core.numbers import is_number, require_whole
 from acetune.policies import Policy
 from acetune.run._ray_cluster import RayCluster
+from acetune.run._settings import Settings
 from acetune.run.local_workers import available_cores, default_threads
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Workers, budgets and limits."""
-
-    workers: int
-    threads: int
-    devices: Sequence[str] = ()
-    time_budget_s: float | None = None
-    max_trials: int | None = None
-    retries: int = 0
-    report_timeout_s: float | None = None
-    stop_grace_s: float = 30.0
-    max_failures: int = 5
 
 
 def require_options(

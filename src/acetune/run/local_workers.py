@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acetune.run._messages import Setup
-from acetune.run._options import Settings
 from acetune.run._pool import Site
 from acetune.run._ray_cluster import RayCluster
+from acetune.run._settings import Settings
 from acetune.run._worker_process import WorkerProcess
 from acetune.trial.hardware import available_cores as available_cores  # also for those above
 
