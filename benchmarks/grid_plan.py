@@ -9,8 +9,8 @@ from pathlib import Path
 
 from acetune.core.errors import GoalError
 from acetune.replay._synthetic import synthetic_table
-from acetune.replay.curves import CurveTable
-from acetune.replay.table import read_table
+from acetune.replay.curve_table import CurveTable
+from acetune.replay.table_file import read_table
 from benchmarks.grid_cells import GridCell
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from acetune.core.errors import AcetuneError
 from acetune.core.numbers import is_number
-from acetune.replay.curves import CurveTable
+from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import judge, parse_limit
-from acetune.replay.table import read_table
+from acetune.replay.table_file import read_table
 from benchmarks import grid_plan as plan
 from benchmarks.regret import regret_scale
 

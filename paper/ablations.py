@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from acetune.replay.curves import CurveTable
+from acetune.replay.curve_table import CurveTable
 from acetune.replay.statistics import Interval
 from paper.figures import truncation_curve
 from paper.measuring import WORKERS, Case, Measured, Plan, difference

@@ -12,7 +12,7 @@ from acetune.core.goals import Constraint
 from acetune.policies import parse_policy
 from acetune.replay._simulator import Simulation
 from acetune.replay._table_searcher import RandomOrder
-from acetune.replay.curves import CurveTable
+from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import JudgedTable, judge
 from paper.figures import TrialCurve, case_study, expected_cost
 from paper.measuring import WORKERS, Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from acetune.replay.curves import CurveTable
+from acetune.replay.curve_table import CurveTable
 from acetune.replay.figures import critical_difference, over_time
 from acetune.replay.runs import Run
 from acetune.replay.statistics import rank_policies

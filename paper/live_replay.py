@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from acetune.core.goals import Constraint
 from acetune.replay.compare import Job, Setting, run_all
-from acetune.replay.curves import CurveTable
+from acetune.replay.curve_table import CurveTable
 from acetune.replay.runs import Run
 from paper.live_plan import LivePlan
 from paper.live_runs import LiveRun

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acetune.core.errors import TableError
-from acetune.replay.curves import CurveTable
+from acetune.replay.curve_table import CurveTable
 from acetune.replay.statistics import Interval
 from paper.live_costs import ExpectedCosts
 from paper.live_runs import LiveRun, Trained, mean_costs

@@ -20,7 +20,7 @@ import numpy as np
 
 from acetune.core.goals import Constraint
 from acetune.replay.compare import Job, Setting, run_all
-from acetune.replay.curves import CurveTable
+from acetune.replay.curve_table import CurveTable
 from acetune.replay.runs import Run, Summary, summarise
 from acetune.replay.statistics import Interval, bootstrap_mean, paired_differences
 from paper.published import START

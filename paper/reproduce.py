@@ -13,8 +13,8 @@ import typer
 
 from acetune.cli.progress_bar import progress_bar
 from acetune.core.errors import GoalError, TableError
-from acetune.replay.curves import CurveTable
-from acetune.replay.table import read_table
+from acetune.replay.curve_table import CurveTable
+from acetune.replay.table_file import read_table
 from acetune.report.figure_files import write_figures
 from acetune.run.local_workers import available_cores
 from acetune.study.versions import installed_versions

@@ -16,7 +16,7 @@ from acetune.cli._demo_credit import lightgbm
 from acetune.cli.exits import ExitCode
 from acetune.cli.progress_bar import progress_bar
 from acetune.core.errors import GoalError
-from acetune.replay.curves import CurveTable
+from acetune.replay.curve_table import CurveTable
 from acetune.report.figure_files import write_figures
 from acetune.searchers import make_searcher
 from acetune.searchers.space import Space

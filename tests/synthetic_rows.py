@@ -12,7 +12,7 @@ import numpy as np
 from acetune.core.cost import best_interval
 from acetune.core.goals import Constraint, Goals, Mode, Objective
 from acetune.core.reason import INTERRUPTED, LAST_STEP, Reason, Wording, stated
-from acetune.core.record import Progress, TrialRecord
+from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies import ACE
 from acetune.policies._worst_share import WORST
 from acetune.trial.artifacts import kept_name

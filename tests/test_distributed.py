@@ -21,7 +21,7 @@ from acetune import ACE, Constraint, Trial, TrialStopped
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import MissingExtraError, ReportError
 from acetune.core.goals import Goals, Objective
-from acetune.core.record import Progress
+from acetune.core.trial_record import Progress
 from acetune.distributed import Broadcast, SharedTrial, torch_broadcast
 from acetune.trial.link import Link, Plan, Reply, Report
 from acetune.trial.trial import TrialContext

@@ -11,8 +11,8 @@ import numpy as np
 
 from acetune import ACE, Constraint, Trial
 from acetune.core.goals import Goals, Objective
-from acetune.core.record import Progress
-from acetune.testing._trial import NotingLink
+from acetune.core.trial_record import Progress
+from acetune.testing._noting_link import NotingLink
 from acetune.trial.trial import TrialContext
 
 EVERY_STEP = ACE(truncation=0, interval=1, gate=False)

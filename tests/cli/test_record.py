@@ -11,7 +11,7 @@ import pytest
 
 import acetune as library
 from acetune.replay.recorder import draw
-from acetune.replay.table import read_table
+from acetune.replay.table_file import read_table
 from acetune.searchers.space import Space
 from cli.inside import Command
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from acetune.core.errors import ReportError
 from acetune.core.goals import Constraint, Estimate, FailedCheck
 from acetune.core.outcome import outcome
-from acetune.core.record import Checkpoint
+from acetune.core.trial_record import Checkpoint
 from acetune.policies import ACE, ASHA, NoStopping, Policy
 from acetune.policies.stopper import RepeatedReportWarning, Stopper
 from acetune.policies.stopper_trial import StopperTrial

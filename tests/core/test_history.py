@@ -7,7 +7,7 @@ import pytest
 
 from acetune import ACE, Stopper
 from acetune.core.groups import Group
-from acetune.core.record import Progress
+from acetune.core.trial_record import Progress
 from acetune.policies.policy import best_step
 
 

@@ -15,7 +15,7 @@ from acetune.core.goals import Objective, as_measurement
 from acetune.core.numbers import as_number, as_whole, is_bool
 from acetune.optuna import AcePruner
 from acetune.ray import AceScheduler
-from acetune.replay.curves import CurveTable, TableConstraint, make_table
+from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.run._options import make_settings
 from acetune.searchers import make_searcher
 from acetune.searchers.space import Space

@@ -16,9 +16,9 @@ from acetune.core.errors import AcetuneError, GoalError
 from acetune.core.goals import Objective
 from acetune.replay._simulator import simulate
 from acetune.replay._synthetic import synthetic_table
-from acetune.replay.curves import CurveTable, TableConstraint
+from acetune.replay.curve_table import CurveTable, TableConstraint
 from acetune.replay.judged_table import judge, parse_limit
-from acetune.replay.table import write_table
+from acetune.replay.table_file import write_table
 from benchmarks import grid_plan, population_summary
 from benchmarks.grid_cells import GridCell, Score, Scores, budget_s
 from benchmarks.population_runs import (

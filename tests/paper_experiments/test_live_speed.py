@@ -9,7 +9,7 @@ import pytest
 
 from acetune.core.errors import TableError
 from acetune.core.goals import Objective
-from acetune.replay.curves import CurveTable, TableConstraint, make_table
+from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.statistics import Interval
 from acetune.searchers.space import Space, lograndint, loguniform, uniform
 from paper.live_costs import ExpectedCosts

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from acetune.replay._simulator import simulate
-from acetune.replay.curves import CurveTable
+from acetune.replay.curve_table import CurveTable
 from acetune.replay.recorder import Partial, draw
-from acetune.replay.table import read_table
+from acetune.replay.table_file import read_table
 from acetune.searchers.space import Space
 from cli.inside import Command
 from paper.tasks import load_task

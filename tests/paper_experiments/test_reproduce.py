@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 from acetune.core.errors import AcetuneError, TableError
 from acetune.core.goals import Constraint, Objective
 from acetune.replay.compare import resampled
-from acetune.replay.curves import CurveTable, TableConstraint, make_table
+from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.judged_table import judge
 from acetune.replay.runs import Cell, Incumbent, Run
 from acetune.replay.statistics import Interval
-from acetune.replay.table import write_table
+from acetune.replay.table_file import write_table
 from paper import ablations, fairness
 from paper.__main__ import app
 from paper.case_study import find_pair

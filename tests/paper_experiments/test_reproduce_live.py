@@ -29,7 +29,7 @@ from acetune.core.errors import (
     StudyLockedError,
 )
 from acetune.core.goals import Constraint, Estimate
-from acetune.replay.table import write_table
+from acetune.replay.table_file import write_table
 from acetune.replay.training import Task, train_curve
 from acetune.searchers.space import Space
 from acetune.study.store import INTERRUPTED, Store

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from acetune.core.errors import GoalError, TableError
 from acetune.core.goals import Objective
-from acetune.replay.curves import CurveTable, TableConstraint, make_table
+from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.runs import summarise
-from acetune.replay.table import write_table
+from acetune.replay.table_file import write_table
 from paper import figures, robustness
 from paper.__main__ import app
 from paper.measuring import Case, Plan, measure

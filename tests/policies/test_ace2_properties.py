@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from acetune.core.decision import Decision
 from acetune.core.goals import Constraint, Estimate, FailedCheck
-from acetune.core.record import Progress
+from acetune.core.trial_record import Progress
 from acetune.policies import ACE2, Backoff, Policy, TruncationSelection
 from acetune.policies.stopper import Stopper
 from acetune.policies.stopper_trial import StopperTrial

@@ -14,7 +14,7 @@ from acetune.core.errors import GoalError
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.observation import Observation
-from acetune.core.record import TrialRecord
+from acetune.core.trial_record import TrialRecord
 from acetune.policies import POLICY_NAMES, parse_policy
 
 # as the study files of the first version have it: a policy and its options, as written and stored

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import acetune
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
 from acetune.core.measured_costs import Costs
-from acetune.core.record import Progress
+from acetune.core.trial_record import Progress
 from acetune.ray import AceSearch
 from acetune.ray._broadcast import Terms, View
 from acetune.ray._result_format import REPORT, VIOLATION, Attempt, Best, Message, decode, encode

@@ -10,7 +10,7 @@ import pytest
 import acetune.ray
 from acetune import Constraint
 from acetune.ray import AceScheduler
-from acetune.replay.curves import CurveTable
+from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import judge
 from replay import watching
 from replay.test_simulator_against_live import (

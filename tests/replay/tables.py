@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from acetune.core.goals import Objective
-from acetune.replay.curves import CurveTable, TableConstraint, make_table
+from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 
 AUC = Objective("auc", "max")
 EOD = TableConstraint("eod", upper=0.25, cost_s=0.0153)

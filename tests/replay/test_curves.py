@@ -11,7 +11,7 @@ import pytest
 
 from acetune.core.errors import TableError
 from acetune.core.goals import Objective
-from acetune.replay.curves import CurveTable, TableConstraint, make_table
+from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from replay.tables import AUC, CURVES, EOD, SPARSE, assert_same, curve, small
 
 

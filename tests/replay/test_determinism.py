@@ -20,7 +20,7 @@ from acetune.core.goals import Constraint
 from acetune.policies import ACE, POLICY_NAMES, NoStopping, parse_policy
 from acetune.replay._simulator import simulate
 from acetune.replay._synthetic import synthetic_table
-from acetune.replay.curves import CurveTable
+from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import judge
 from acetune.replay.runs import Cell, Run
 

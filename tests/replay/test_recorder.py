@@ -23,7 +23,7 @@ import pytest
 import acetune
 from acetune import Constraint, Trial
 from acetune.core.errors import AcetuneError, GoalError, TableError, TrainingCodeError
-from acetune.replay.curves import CurveTable
+from acetune.replay.curve_table import CurveTable
 from acetune.replay.recorder import (
     Partial,
     count_recorded,
@@ -31,7 +31,7 @@ from acetune.replay.recorder import (
     partial_path,
     record,
 )
-from acetune.replay.table import read_table
+from acetune.replay.table_file import read_table
 from acetune.replay.training import RecordedCurve, Task, train_curve
 from acetune.searchers.space import Space
 from engines.helpers import alive, append_line, read_lines, wait_for

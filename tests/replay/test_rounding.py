@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acetune.core.errors import TableError
-from acetune.replay.table import fixed, read_table, significant, write_table
+from acetune.replay.table_file import fixed, read_table, significant, write_table
 from replay.tables import small
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)

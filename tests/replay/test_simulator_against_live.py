@@ -20,7 +20,7 @@ from acetune.core.goals import Objective
 from acetune.policies import POLICY_NAMES, parse_policy
 from acetune.replay._simulator import simulate
 from acetune.replay._synthetic import synthetic_table
-from acetune.replay.curves import CurveTable, TableConstraint, make_table
+from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.judged_table import judge
 from acetune.study.store import reading
 from engines.helpers import InOrder, report_rows, trial_rows, tune

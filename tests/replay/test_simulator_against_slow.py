@@ -19,7 +19,7 @@ from acetune.core.goals import Constraint, Objective
 from acetune.policies import ACE, ACE2, ASHA, POLICY_NAMES, NoStopping, Policy, parse_policy
 from acetune.replay._simulator import simulate, simulate_budgets
 from acetune.replay._synthetic import synthetic_table
-from acetune.replay.curves import CurveTable, TableConstraint, make_table
+from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from core.reference import AceRule, AshaRule, Limit, NoRule, OtherRule, Rule
 from policies.plain import (
     AshaLexRule,

@@ -15,7 +15,7 @@ from acetune.core.goals import Constraint, Estimate, FailedCheck, Objective
 from acetune.core.outcome import Outcome
 from acetune.policies import ACE, ASHA, NoStopping
 from acetune.replay._simulator import simulate_budgets
-from acetune.replay.curves import TableConstraint
+from acetune.replay.curve_table import TableConstraint
 from acetune.replay.runs import Incumbent
 
 from .watching import InOrder, curve, replay, table_of

@@ -11,8 +11,8 @@ import pytest
 
 from acetune.core.errors import GoalError
 from acetune.replay._synthetic import BestFeasible, synthetic_table
-from acetune.replay.curves import CurveTable
-from acetune.replay.table import read_table, write_table
+from acetune.replay.curve_table import CurveTable
+from acetune.replay.table_file import read_table, write_table
 from acetune.searchers.space import Integer, Space, uniform
 
 

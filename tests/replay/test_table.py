@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from acetune.core.errors import MissingExtraError, TableError
-from acetune.replay.curves import CurveTable, TableConstraint, make_table, offsets
-from acetune.replay.table import read_table, write_table
+from acetune.replay.curve_table import CurveTable, TableConstraint, make_table, offsets
+from acetune.replay.table_file import read_table, write_table
 from properties import examples
 from replay.tables import AUC, EOD, SPARSE, assert_same, curve, small
 

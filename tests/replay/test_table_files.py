@@ -15,7 +15,7 @@ import pytest
 from pyarrow import parquet
 
 from acetune.core.errors import TableError
-from acetune.replay.table import read_table, write_table
+from acetune.replay.table_file import read_table, write_table
 from replay.tables import small
 
 HEADER: dict[str, Any] = {

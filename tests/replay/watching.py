@@ -11,7 +11,7 @@ from acetune.core.outcome import Outcome
 from acetune.policies import Policy, parse_policy
 from acetune.replay._simulator import Simulation
 from acetune.replay._table_searcher import Picker
-from acetune.replay.curves import CurveTable, TableConstraint, make_table
+from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.judged_table import JudgedTable, judge
 from acetune.replay.runs import Cell, Run
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Mode, Objective
 from acetune.core.reason import LAST_STEP, Reason, stated
-from acetune.core.record import Progress, TrialRecord
+from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies import ACE, Policy
 from acetune.policies._worst_share import WORST
 from acetune.study.opening import describe_study

@@ -17,7 +17,7 @@ from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.observation import Observation
 from acetune.core.reason import NO_REASON, Reason, Wording, stated
-from acetune.core.record import TrialRecord
+from acetune.core.trial_record import TrialRecord
 from acetune.policies import Action, Decision, Policy
 from acetune.run._messages import decode, encode
 from acetune.testing import check_policy

@@ -12,7 +12,7 @@ from acetune.core.decision import Action, Decision
 from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.observation import Observation
-from acetune.core.record import Progress, TrialRecord
+from acetune.core.trial_record import Progress, TrialRecord
 from acetune.testing import check_policy
 
 

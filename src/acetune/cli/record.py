@@ -17,12 +17,12 @@ from acetune.cli.progress_bar import progress_bar
 from acetune.cli.run import load_file
 from acetune.core.errors import GoalError
 from acetune.core.goals import split_constraints
-from acetune.replay.curves import CurveTable
+from acetune.replay.curve_table import CurveTable
 from acetune.replay.from_study import table_from_study
 from acetune.replay.parallel import Lost
 from acetune.replay.recorder import count_recorded, partial_path, require_new
 from acetune.replay.recorder import record as record_table
-from acetune.replay.table import write_table
+from acetune.replay.table_file import write_table
 from acetune.replay.training import RecordedCurve, Task
 from acetune.run.local_workers import available_cores
 from acetune.study.versions import installed_versions

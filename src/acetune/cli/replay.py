@@ -21,12 +21,12 @@ from acetune.core.goals import Constraint
 from acetune.core.words import count as counted
 from acetune.policies import POLICY_NAMES
 from acetune.replay.compare import Setting, compare
-from acetune.replay.curves import CurveTable
+from acetune.replay.curve_table import CurveTable
 from acetune.replay.figures import critical_difference, dots, over_time
 from acetune.replay.judged_table import judge, parse_limit
 from acetune.replay.runs import Cell, Run, Summary, summarise
 from acetune.replay.statistics import paired_signs, rank_policies
-from acetune.replay.table import read_table
+from acetune.replay.table_file import read_table
 from acetune.report.figure_files import IMAGES, write_figures
 from acetune.run.local_workers import available_cores
 from acetune.searchers import SEARCHER_NAMES

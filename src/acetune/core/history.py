@@ -19,7 +19,7 @@ from acetune.core.goals import LEFT_OUT
 from acetune.core.groups import Filing, Group, GroupId
 from acetune.core.measured_costs import Costs
 from acetune.core.observation import CheckResult, Observation, TrialId
-from acetune.core.record import Checkpoint, Progress, TrialRecord
+from acetune.core.trial_record import Checkpoint, Progress, TrialRecord
 
 _NOBODY = Group(None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, Protocol
 
-from acetune.core.record import Checkpoint, TrialRecord
+from acetune.core.trial_record import Checkpoint, TrialRecord
 
 
 class Outcome(NamedTuple):

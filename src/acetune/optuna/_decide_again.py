@@ -5,7 +5,7 @@ from __future__ import annotations
 from acetune.core.decision import Decision
 from acetune.core.history import History
 from acetune.core.observation import Observation
-from acetune.core.record import Progress, TrialRecord
+from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies import Policy
 from acetune.policies.stopper_trial import at_last_step
 

@@ -12,7 +12,7 @@ from optuna.trial import FrozenTrial
 
 from acetune.core.errors import ReportError
 from acetune.core.reason import BY_ITSELF, LAST_STEP
-from acetune.core.record import State
+from acetune.core.trial_record import State
 from acetune.optuna._attributes import (
     CHECK,
     END,

@@ -9,7 +9,7 @@ from pathlib import Path
 import optuna
 
 from acetune.core.errors import GoalError
-from acetune.core.record import Progress
+from acetune.core.trial_record import Progress
 from acetune.optuna._optuna_link import KeepModel, OptunaLink
 from acetune.optuna._private_api import retried, stored
 from acetune.optuna._pruner import AcePruner

@@ -18,8 +18,8 @@ from acetune.core.goals import Goals
 from acetune.core.history import History
 from acetune.core.once import SayOnce
 from acetune.core.reason import Reason, Wording
-from acetune.core.record import State
 from acetune.core.report_values import LARGEST_STEP, require_step
+from acetune.core.trial_record import State
 from acetune.optuna._attributes import (
     START,
     StoredCheck,

@@ -28,7 +28,7 @@ from typing import NamedTuple
 from acetune.core.goals import Goals
 from acetune.core.history import History
 from acetune.core.outcome import outcome
-from acetune.core.record import Checkpoint, Progress, TrialRecord
+from acetune.core.trial_record import Checkpoint, Progress, TrialRecord
 from acetune.policies import Policy
 from acetune.searchers.optuna_samplers import amounts
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from acetune.core.decision import Decision
 from acetune.core.observation import CheckResult, Observation, check_result
 from acetune.core.reason import LAST_STEP, Reason
-from acetune.core.record import State
+from acetune.core.trial_record import State
 from acetune.optuna._attributes import Spent, StoredCheck, StoredEnd, StoredStart
 from acetune.optuna._decide_again import decide_again
 from acetune.policies.stopper import Stopper

@@ -13,7 +13,7 @@ from acetune.core.measured_costs import Costs
 from acetune.core.numbers import is_number, require_share
 from acetune.core.observation import Observation
 from acetune.core.reason import Reason, Value, Wording
-from acetune.core.record import Progress, TrialRecord
+from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies._worst_share import KEPT, WORST, file_in, in_worst
 from acetune.policies.policy import Policy, best_step, schedule_from, settle
 

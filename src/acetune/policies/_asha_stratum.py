@@ -13,7 +13,7 @@ from acetune.core.measured_costs import Costs
 from acetune.core.numbers import require_share, require_whole
 from acetune.core.observation import Observation
 from acetune.core.reason import Reason, Wording
-from acetune.core.record import Progress, TrialRecord
+from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies._rungs import EVERY_RUNG, decide_by_place, require_factor, rung_passed
 from acetune.policies.policy import Policy, adaptive_interval, best_step, settle, theorem_schedule
 

@@ -11,7 +11,7 @@ from acetune.core.history import History
 from acetune.core.numbers import is_number, require_whole
 from acetune.core.observation import Observation
 from acetune.core.reason import Wording
-from acetune.core.record import TrialRecord
+from acetune.core.trial_record import TrialRecord
 from acetune.policies.policy import Policy, When, require_when, settle
 
 _GRACE = Wording("grace", "within the first {min_steps} steps")

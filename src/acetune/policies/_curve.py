@@ -14,7 +14,7 @@ from acetune.core.history import History
 from acetune.core.numbers import is_number, require_whole
 from acetune.core.observation import Observation
 from acetune.core.reason import Value, Wording
-from acetune.core.record import TrialRecord
+from acetune.core.trial_record import TrialRecord
 from acetune.policies._rungs import require_factor, rung_passed
 from acetune.policies.policy import Policy, When, require_when, settle
 

@@ -9,7 +9,7 @@ from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.observation import Observation
 from acetune.core.reason import Wording
-from acetune.core.record import TrialRecord
+from acetune.core.trial_record import TrialRecord
 from acetune.policies.policy import Policy, When, require_when
 
 _KEPT = Wording("never_stops", "nothing is stopped")

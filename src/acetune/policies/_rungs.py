@@ -13,7 +13,7 @@ from acetune.core.history import History
 from acetune.core.numbers import is_number
 from acetune.core.observation import Observation
 from acetune.core.reason import Reason, Value, Wording
-from acetune.core.record import TrialRecord
+from acetune.core.trial_record import TrialRecord
 
 _BETWEEN = Wording("between_rungs", "step {step} is between rungs")
 _FIRST = Wording("first_at_rung", "first at {where} at step {step}")

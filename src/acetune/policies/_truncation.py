@@ -10,7 +10,7 @@ from acetune.core.history import History
 from acetune.core.numbers import require_share, require_whole
 from acetune.core.observation import Observation
 from acetune.core.reason import Wording
-from acetune.core.record import TrialRecord
+from acetune.core.trial_record import TrialRecord
 from acetune.policies._worst_share import in_worst
 from acetune.policies.policy import Policy, When, require_when, settle
 

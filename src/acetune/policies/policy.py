@@ -16,7 +16,7 @@ from acetune.core.history import History
 from acetune.core.measured_costs import Costs
 from acetune.core.observation import Observation
 from acetune.core.reason import Reason, Wording
-from acetune.core.record import Progress, TrialRecord
+from acetune.core.trial_record import Progress, TrialRecord
 
 When: TypeAlias = Literal["callback", "after"]
 

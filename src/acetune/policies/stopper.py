@@ -15,8 +15,8 @@ from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Mode, O
 from acetune.core.history import History
 from acetune.core.numbers import require_whole
 from acetune.core.observation import TrialId
-from acetune.core.record import Checkpoint, Progress
 from acetune.core.report_values import require_step, require_total_steps
+from acetune.core.trial_record import Checkpoint, Progress
 from acetune.policies import ACE2, Policy
 from acetune.policies.policy import check_order
 from acetune.policies.stopper_trial import StopperTrial

@@ -11,8 +11,8 @@ from acetune.core.errors import ReportError
 from acetune.core.numbers import as_number
 from acetune.core.observation import CheckResult, Observation, check_result
 from acetune.core.reason import BY_ITSELF, LAST_STEP, NO_REASON, Reason, Wording, stated
-from acetune.core.record import State, TrialRecord, digest
 from acetune.core.report_values import require_cost, require_step, require_total_steps, split_costs
+from acetune.core.trial_record import State, TrialRecord, digest
 from acetune.policies.policy import Due, check_due, finish_due
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import FailedCheck
 from acetune.core.outcome import outcome
-from acetune.core.record import Progress
+from acetune.core.trial_record import Progress
 from acetune.policies.policy import check_order, passes_gate
 from acetune.ray import _result_format as wire
 from acetune.ray._broadcast import Reader, Terms, View

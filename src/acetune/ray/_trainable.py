@@ -15,8 +15,8 @@ from pyarrow.fs import LocalFileSystem
 from ray import tune
 
 from acetune.core.errors import ReportError
-from acetune.core.record import Progress
 from acetune.core.report_values import require_total_steps
+from acetune.core.trial_record import Progress
 from acetune.ray import _result_format as wire
 from acetune.ray._broadcast import Reader
 from acetune.ray._ray_link import RayLink, Saving

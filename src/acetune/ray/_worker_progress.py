@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from acetune.core.decision import Action, Decision, Stratum
-from acetune.core.record import Progress
+from acetune.core.trial_record import Progress
 from acetune.policies.stopper import Stopper
 from acetune.ray import _result_format as wire
 from acetune.ray._broadcast import Terms

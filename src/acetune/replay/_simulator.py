@@ -26,7 +26,7 @@ from acetune.policies.policy import Due
 from acetune.policies.stopper import Stopper
 from acetune.policies.stopper_trial import StopperTrial
 from acetune.replay._table_searcher import Picker, make_picker
-from acetune.replay.curves import CurveTable
+from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import JudgedTable, judge
 from acetune.replay.runs import Cell, Incumbent, Run
 from acetune.study.coordinator import Coordinator

@@ -10,7 +10,7 @@ import numpy as np
 from acetune.core.errors import GoalError
 from acetune.core.goals import Objective
 from acetune.core.numbers import require_whole
-from acetune.replay.curves import CurveTable, Floats, TableConstraint, offsets
+from acetune.replay.curve_table import CurveTable, Floats, TableConstraint, offsets
 from acetune.searchers.space import Space, lograndint, uniform
 
 _DECIMALS = 4  # few, so that every machine makes the same table

@@ -10,7 +10,7 @@ import numpy as np
 
 from acetune.core.errors import GoalError, TableError
 from acetune.core.goals import Objective
-from acetune.replay.curves import CurveTable, Ints, TableConstraint
+from acetune.replay.curve_table import CurveTable, Ints, TableConstraint
 
 FORMAT = 1
 _PLAIN = "finite numbers, text, true, false, null, lists, objects"

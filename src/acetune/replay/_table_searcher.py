@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from acetune.core.errors import GoalError, SpaceError, TableError
 from acetune.core.outcome import Outcome
-from acetune.replay.curves import CurveTable
+from acetune.replay.curve_table import CurveTable
 from acetune.searchers import make_searcher
 from acetune.searchers.searcher import searched_part
 from acetune.searchers.space import Choice, Space

@@ -14,7 +14,7 @@ from acetune.core.goals import Constraint
 from acetune.policies import parse_policy
 from acetune.replay._simulator import simulate
 from acetune.replay._table_searcher import make_picker
-from acetune.replay.curves import CurveTable
+from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import JudgedTable, judge
 from acetune.replay.parallel import Lost, run_jobs
 from acetune.replay.runs import Run

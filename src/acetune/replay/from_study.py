@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acetune.core.errors import TableError
-from acetune.replay.curves import CurveTable, TableConstraint, make_table
+from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.study.columns import Array
 from acetune.study.per_trial import Trials
 from acetune.study.view import StudyView, TrialRow, viewing

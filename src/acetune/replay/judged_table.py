@@ -15,7 +15,7 @@ from acetune.core.errors import GoalError, TableError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
 from acetune.core.numbers import is_number
 from acetune.core.observation import CheckResult, check_result
-from acetune.replay.curves import CONFIRM, CurveTable
+from acetune.replay.curve_table import CONFIRM, CurveTable
 
 _UNMEASURED = FailedCheck("not recorded")
 _LIMIT = re.compile(r"\s*([^<>=\s](?:[^<>=]*[^<>=\s])?)\s*([<>]=)\s*([^<>=\s]+)\s*")

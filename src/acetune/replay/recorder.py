@@ -18,9 +18,9 @@ import numpy as np
 
 from acetune.core.errors import TableError
 from acetune.core.numbers import require_whole
-from acetune.replay.curves import CurveTable, TableConstraint, make_table
+from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.parallel import Lost, run_jobs
-from acetune.replay.table import read_table, write_table
+from acetune.replay.table_file import read_table, write_table
 from acetune.replay.training import RecordedCurve, Task, goals_of, require_name, train_curve
 from acetune.searchers.space import Choice, Float, Space
 from acetune.study import sqlite as database

@@ -21,7 +21,7 @@ from acetune.core.decision import Action, Decision
 from acetune.core.errors import AcetuneError, GoalError, TrialStopped
 from acetune.core.goals import Constraint, FailedCheck, Goals, Mode, Objective, as_measurement
 from acetune.policies import ACE
-from acetune.replay.curves import CONFIRM, RESERVED
+from acetune.replay.curve_table import CONFIRM, RESERVED
 from acetune.searchers.space import Dimension, Scalar
 from acetune.trial.checks import Missing
 from acetune.trial.exclusive_link import ExclusiveLink

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.reason import Wording
-from acetune.core.record import Progress
+from acetune.core.trial_record import Progress
 from acetune.interprocess.frames import BlockingChannel, NonBlockingChannel
 from acetune.interprocess.frames import MessageError as MessageError  # for the driver too
 from acetune.trial.exclusive import DeviceNeeds

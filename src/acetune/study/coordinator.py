@@ -16,7 +16,7 @@ from acetune.core.decision import Action, Decision
 from acetune.core.goals import Goals
 from acetune.core.outcome import Outcome, outcome
 from acetune.core.reason import Reason, Wording
-from acetune.core.record import Progress, State
+from acetune.core.trial_record import Progress, State
 from acetune.policies.stopper import Stopper
 from acetune.study._journal import Journal, StudyJournal
 from acetune.study._kept_models import Shelf

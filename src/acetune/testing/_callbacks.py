@@ -16,8 +16,8 @@ from acetune.policies import ACE
 from acetune.policies.stopper import Stopper
 from acetune.run.study_callbacks import StudyCallback, StudyStatus
 from acetune.study.coordinator import Coordinator
+from acetune.testing._noting_link import NotingLink, make_trial
 from acetune.testing._require import require
-from acetune.testing._trial import NotingLink, make_trial
 from acetune.trial.link import Report
 from acetune.trial.trial import Trial
 

@@ -18,7 +18,6 @@ from typing import Any, Self
 from acetune.core.decision import Decision
 from acetune.core.errors import ReportCallError, ReportError, TrialStopped
 from acetune.core.goals import Goals, Objective
-from acetune.core.record import Progress
 from acetune.core.report_values import (
     require_cost,
     require_step,
@@ -26,6 +25,7 @@ from acetune.core.report_values import (
     split_costs,
     split_metrics,
 )
+from acetune.core.trial_record import Progress
 from acetune.policies.policy import Due, Policy, check_due, finish_due, passes_gate
 from acetune.trial.checks import MISSING, Constant, Missing, arguments_for, evaluate, takes_model
 from acetune.trial.hardware import synchronised_clock

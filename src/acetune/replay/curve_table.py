@@ -1,7 +1,7 @@
 """Recorded learning curves in memory: columns of numbers, checked once when they are put together.
 
 The row of configuration ``i`` at step ``s`` is ``starts[i] + s - 1``: steps count from 1 and have
-no gaps. How a table lies on disk is in :mod:`acetune.replay.table`.
+no gaps. How a table lies on disk is in :mod:`acetune.replay.table_file`.
 """
 
 from __future__ import annotations

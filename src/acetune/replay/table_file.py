@@ -35,7 +35,7 @@ from acetune.replay._table_header import (
     read_objective,
     read_total_steps,
 )
-from acetune.replay.curves import CONFIRM, RESERVED, CurveTable, Floats, Ints, offsets
+from acetune.replay.curve_table import CONFIRM, RESERVED, CurveTable, Floats, Ints, offsets
 
 _KEY = b"acetune"
 _KEYS = ("config", "step")  # whole numbers; the other columns are floats
@@ -143,7 +143,7 @@ def _header(schema: Any) -> dict[str, Any]:
     if text is None:
         raise TableError(
             "a Parquet file, but no curve table: its schema metadata have no key 'acetune'; "
-            "write one with acetune.replay.table.write_table"
+            "write one with acetune.replay.table_file.write_table"
         )
     return parse_header(text)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Constraint, FailedCheck, Goals, Objective
-from acetune.core.record import Progress
+from acetune.core.trial_record import Progress
 from acetune.policies import ACE
 from acetune.trial.artifacts import checkpoint_writer, load_model, write_folder, write_model
 from acetune.trial.link import Link, Plan, Reply, Report
