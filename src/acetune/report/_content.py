@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from acetune.report._answer_words import in_print, words_of_answer
+from acetune.report._answer_section import in_print, words_of_answer
 from acetune.report._breakpoints import breakpoints
 from acetune.report._json_values import as_json, exact, finite
-from acetune.report._trial_detail import trial_detail
-from acetune.report._trial_rows import trial_table
+from acetune.report._trials import trial_detail, trial_table
 from acetune.report.figures import page_figures
 from acetune.study import checkpoints
 from acetune.study.columns import UNCHECKED, VALID
@@ -33,7 +32,7 @@ def content(view: StudyView, *, figures: bool = True) -> dict[str, Any]:
 
     Some parts are described where they are made: :func:`~acetune.report._json_values.as_json` (a
     checkpoint), :func:`~acetune.report._breakpoints.breakpoints` (``what_if``) and
-    :func:`~acetune.report._trial_rows.trial_table`.
+    :func:`~acetune.report._trials.trial_table`.
     ``figures=False`` leaves the figures out, for those who want the numbers only.
     """
     result = result_of(view)

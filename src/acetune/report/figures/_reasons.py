@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from acetune.core.words import count
-from acetune.report.figures._bars import Bar, lying_bars
-from acetune.report.figures._drawing import Drawing, SmallTable, nothing
+from acetune.report.figures._drawing import Bar, Drawing, SmallTable, lying_bars, nothing
 from acetune.report.figures._facts import Digest
 from acetune.report.figures._look import BEST_OF_ALL, NEUTRAL, STRATA, STRATUM_COLOURS
 from acetune.report.figures._text import safe, short

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from acetune.core.words import count
-from acetune.report.figures._bars import Bar, lying_bars
-from acetune.report.figures._drawing import Drawing, SmallTable, nothing
+from acetune.report.figures._drawing import Bar, Drawing, SmallTable, lying_bars, nothing
 from acetune.report.figures._facts import Digest
 from acetune.report.figures._look import ANSWER, BEST_OF_ALL, INVALID, NEUTRAL, VALID
 from acetune.report.figures._text import seconds
