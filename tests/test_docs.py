@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from acetune.constraints.robustness import sentiment_suite
 from acetune.replay.training import Task, train_curve
 
 ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "acetune"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 DOCUMENTS = [
     ROOT / "README.md",
@@ -130,15 +132,55 @@ def test_links_lead_somewhere(document: Path) -> None:
             assert (document.parent / target).exists(), target
 
 
-def test_files_named_in_the_architecture_exist() -> None:
+def _rooms() -> dict[str, str]:
+    """The rows of the table of rooms, by the room."""
     text = (ROOT / "docs" / "architecture.md").read_text()
-    rooms = text[text.index("## Rooms") : text.index("## The protocol")]
-    named = set(re.findall(r"`([\w/]+(?:\.py|/))`", rooms))
-    package = ROOT / "src" / "acetune"
-    for name in named:
-        assert list(package.rglob(name.rstrip("/"))) or (ROOT / name).exists(), name
-    for path in package.iterdir():  # and nothing is left out
+    part = text[text.index("## Rooms") : text.index("## How a report flows")]
+    return dict(re.findall(r"^\| `(\w+(?:/|\.py))` \|(.*)$", part, re.MULTILINE))
+
+
+def test_the_architecture_has_every_room_and_no_other() -> None:
+    found = set()
+    for path in PACKAGE.iterdir():
         if path.suffix == ".py" and not path.name.startswith("__"):
-            assert path.name in named, path.name
+            found.add(path.name)
         elif (path / "__init__.py").exists():
-            assert f"{path.name}/" in named, path.name
+            found.add(f"{path.name}/")
+    assert set(_rooms()) == found
+
+
+def test_rooms_are_in_the_order_of_the_layers() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    ordered = [room for layer in layers for room in layer.split(" | ")]
+    assert [room.removesuffix("/").removesuffix(".py") for room in _rooms()] == ordered
+
+
+def test_modules_named_of_a_room_are_in_it() -> None:
+    for room, row in _rooms().items():
+        modules = re.findall(r"`([\w.]+)`", row.split("|")[1])
+        assert room.endswith(".py") or 2 <= len(modules) <= 5, room
+        for module in modules:
+            assert (PACKAGE / room / module).exists(), f"{room}{module}"
+
+
+@pytest.mark.parametrize(
+    "document", ["docs/architecture.md", "docs/internals.md", "docs/policies.md", "CONTRIBUTING.md"]
+)
+def test_files_that_a_document_names_exist(document: str) -> None:
+    text = (ROOT / document).read_text()
+    named = set(re.findall(r"`((?:\w+/)+(?:\w+\.(?:py|js))?)`", text))
+    assert named
+    for name in named:
+        assert (PACKAGE / name).exists() or (ROOT / name).exists(), name
+
+
+def test_functions_that_the_architecture_names_are_where_it_says() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    named = re.findall(r"`([\w.]+)`(?: and `([\w.]+)`)? in `([\w/]+\.py)`", text)
+    assert len(named) >= 5
+    for *functions, path in named:
+        for function in filter(None, functions):
+            name = function.rpartition(".")[2]
+            assert f"def {name}(" in (PACKAGE / path).read_text(), f"{function} in {path}"

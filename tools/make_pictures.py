@@ -1,20 +1,50 @@
-"""Draw the picture of the strata for the documentation: `python tools/make_pictures.py`.
+"""Draw the pictures of the documentation: `python tools/make_pictures.py`.
 
 Plain SVG on a light card of its own, so that it reads on a light and on a dark page alike. Colour
-is never alone: strata differ by symbol too, and what is cut is crossed out and named.
+is never alone: strata differ by symbol too, what is cut is crossed out and named, and the steps of
+a report have numbers. The rooms and their layers are read from `pyproject.toml`.
 """
 
 from __future__ import annotations
 
 import math
+import tomllib
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-OUT = Path(__file__).parent.parent / "docs" / "strata.svg"
+ROOT = Path(__file__).parent.parent
+OUT = ROOT / "docs"
 VALID, INVALID, UNCHECKED = "#007A59", "#C04F00", "#666666"
 TEXT, QUIET, LINE, CUT = "#1E1E1E", "#555555", "#9A9A9A", "#FBE3D6"
-WIDTH, HEIGHT = 920, 672
+WIDTH = 920
 TRUNCATION = 0.25
+
+ON_THE_WAY, ON_THE_WAY_LINE = "#E3F1EC", "#00695C"
+LEFT, RIGHT, GAP = 72, 896, 8  # of all rooms, and between them
+#: the rooms that a report comes through: the height of the layer, where the room begins and ends,
+#: and where in it its name stands, out of the way of arrows
+WAY = {
+    "run": (118, 72, 520, 84, 25),
+    "study": (88, 352, 896, 544, 25),
+    "trial": (100, 72, 336, 124, 85),
+    "policies": (96, 72, 896, 544, 25),
+    "core": (78, 72, 896, 544, 45),
+}
+OTHERS_FROM = {"run": 528, "trial": 640}  # where the other rooms of these layers begin
+PLAIN_HEIGHT = 42  # of the other layers
+#: what a room is for, where there is space to say it
+MEANINGS = {
+    "cli": "the command, one verb per file",
+    "replay": "recorded curves, simulator",
+    "testing": "checks for your own parts",
+    "plot": "figures for notebooks",
+    "report": "the page, its figures, the dashboard",
+    "run": "tune(): driver and workers",
+    "study": "the study file",
+    "trial": "what train() sees",
+    "policies": "when to check, whom to stop",
+    "core": "rules without I/O",
+}
 
 
 class Drawing:
@@ -33,9 +63,10 @@ class Drawing:
         colour: str = TEXT,
         bold: bool = False,
         anchor: str = "start",
+        extra: str = "",
     ) -> None:
         """Words at a place."""
-        weight = ' font-weight="bold"' if bold else ""
+        weight = (' font-weight="bold"' if bold else "") + extra
         self.parts.append(
             f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{colour}" '
             f'text-anchor="{anchor}"{weight}>{escape(words)}</text>'
@@ -75,16 +106,27 @@ class Drawing:
                 'stroke-width="2.4"/>'
             )
 
-    def svg(self, title: str) -> str:
+    def module(self, x: float, y: float, width: float, name: str) -> None:
+        """A module that a report comes through."""
+        self.box(x, y, width, 30, "#FFFFFF", ON_THE_WAY_LINE)
+        code = ' font-family="Menlo, Consolas, monospace"'
+        self.text(x + width / 2, y + 20, name, anchor="middle", extra=code)
+
+    def step(self, number: int, x: float, y: float) -> None:
+        """The number of a step, on its way."""
+        self.parts.append(f'<circle cx="{x:g}" cy="{y:g}" r="11" fill="{ON_THE_WAY_LINE}"/>')
+        self.text(x, y + 5, str(number), colour="#FFFFFF", bold=True, anchor="middle")
+
+    def svg(self, title: str, height: int) -> str:
         """The whole picture."""
         head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
             f'aria-label="{escape(title)}" font-family="Helvetica, Arial, sans-serif">\n'
             f"<title>{escape(title)}</title>\n"
             '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" '
             'markerHeight="7" orient="auto"><path d="M0 0 10 5 0 10z" fill="#333333"/></marker>'
             "</defs>\n"
-            f'<rect width="{WIDTH}" height="{HEIGHT}" rx="12" fill="#FFFFFF"/>\n'
+            f'<rect width="{WIDTH}" height="{height}" rx="12" fill="#FFFFFF"/>\n'
         )
         return head + "\n".join(self.parts) + "\n</svg>\n"
 
@@ -169,13 +211,145 @@ def strata(draw: Drawing, top: float) -> None:
     )
 
 
-def main() -> None:
-    """Write the picture."""
+def layers() -> list[list[str]]:
+    """The rooms of each layer, from top to bottom, as import-linter holds them."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    found = next(contract for contract in contracts if contract["type"] == "layers")
+    return [layer.split(" | ") for layer in found["layers"]]
+
+
+def rooms(draw: Drawing, top: float) -> dict[str, float]:
+    """Every room in its layer; returns where those that a report comes through begin."""
+    begins = {}
+    draw.text(24, 32, "The rooms of src/acetune, and the way of a report", size=17, bold=True)
+    first = top
+    for layer in layers():
+        way = next((room for room in layer if room in WAY), None)
+        height = PLAIN_HEIGHT if way is None else WAY[way][0]
+        draw.box(LEFT - 8, top, RIGHT - LEFT + 16, height, "#F1F1F1", "none")
+        if way is not None:
+            _, left, right, x, y = WAY[way]
+            draw.box(left, top + 5, right - left, height - 10, ON_THE_WAY, ON_THE_WAY_LINE)
+            named(draw, way, x, top + y)
+            begins[way] = top
+        others(draw, [room for room in layer if room != way], way, top, height)
+        top += height + GAP
+    draw.arrow(f"M44 {first + 4}V{top - GAP - 4}")
+    middle = (first + top) / 2
+    turned = f' transform="rotate(-90 34 {middle:g})"'
+    draw.text(34, middle, "imports point down", colour=QUIET, anchor="middle", extra=turned)
+    return begins
+
+
+def others(draw: Drawing, names: list[str], way: str | None, top: float, height: float) -> None:
+    """The rooms of a layer that a report does not come through, side by side, in up to two rows."""
+    if not names:
+        return
+    left = LEFT if way is None else OTHERS_FROM[way]
+    rows = math.ceil(len(names) / 3)
+    columns = math.ceil(len(names) / rows)
+    width = (RIGHT - left - GAP * (columns - 1)) / columns
+    tall = (height - 10 - GAP * (rows - 1)) / rows
+    for place, name in enumerate(names):
+        x = left + (width + GAP) * (place % columns)
+        y = top + 5 + (tall + GAP) * (place // columns)
+        draw.box(x, y, width, tall, "#FFFFFF", LINE)
+        if name not in MEANINGS:
+            draw.text(x + width / 2, y + tall / 2 + 5, name, size=15, bold=True, anchor="middle")
+            continue
+        named(draw, name, x + 12, y + tall / 2 + 5)
+
+
+def named(draw: Drawing, room: str, x: float, y: float) -> None:
+    """The name of a room, and what it is for."""
+    meaning = f'<tspan dx="10" font-size="14" fill="{QUIET}" font-weight="normal">'
+    draw.parts.append(
+        f'<text x="{x:g}" y="{y:g}" font-size="15" fill="{TEXT}" font-weight="bold">{room}'
+        f"{meaning}{escape(MEANINGS[room])}</tspan></text>"
+    )
+
+
+def way_of_a_report(draw: Drawing, begins: dict[str, float]) -> None:
+    """From the training loop to the study file and back, in six steps."""
+    run, study, trial = begins["run"] + 66, begins["study"] + 44, begins["trial"] + 18
+    policies, core = begins["policies"] + 48, begins["core"] + 34
+    end = begins["trial"] + WAY["trial"][0]
+    draw.line(f"M344 {begins['run'] + 34}V{end}", QUIET, 1.5, 'stroke-dasharray="5 4"')
+    draw.text(334, begins["run"] + 48, "worker process", colour=QUIET, anchor="end")
+    draw.text(354, begins["run"] + 48, "driver process", colour=QUIET)
+
+    draw.module(84, run, 112, "_pipe_link")
+    draw.module(400, run, 96, "_driver")
+    draw.module(384, study, 128, "coordinator")
+    draw.module(624, study, 104, "_journal")
+    draw.module(800, study, 84, "store")
+    draw.module(84, trial, 96, "trial")
+    draw.module(244, trial, 80, "checks")
+    draw.module(84, policies, 80, "policy")
+    draw.module(384, policies, 136, "stopper_trial")
+    draw.module(624, policies, 180, "_ace2, _asha, …")
+    draw.module(384, core, 136, "history")
+
+    draw.arrow(f"M104 {trial + 30}V{policies - 2}")
+    draw.step(1, 104, trial + 52)
+    draw.text(174, policies + 20, "is a check due, worth it?")
+    draw.arrow(f"M180 {trial + 15}H242")
+    draw.step(2, 208, trial + 15)
+    draw.text(210, trial + 42, "timed", anchor="middle")
+
+    draw.arrow(f"M104 {trial}V{run + 32}")
+    draw.text(112, study + 30, "report")
+    draw.arrow(f"M196 {run + 9}H398")
+    draw.step(3, 268, run + 9)
+
+    draw.arrow(f"M424 {run + 30}V{study - 2}")
+    draw.arrow(f"M424 {study + 30}V{policies - 2}")
+    draw.step(4, 424, trial + 26)
+    draw.text(442, trial + 31, "what follows?")
+    draw.arrow(f"M520 {policies + 9}H622")
+    draw.text(571, policies + 1, "decide", anchor="middle")
+    draw.arrow(f"M624 {policies + 22}H522")
+    draw.arrow(f"M450 {policies + 30}V{core - 2}")
+    draw.text(458, core - 8, "append")
+
+    draw.arrow(f"M512 {study + 15}H622")
+    draw.step(5, 566, study + 15)
+    draw.arrow(f"M728 {study + 15}H798")
+    draw.text(762, study + 8, "write", anchor="middle")
+
+    draw.arrow(f"M472 {study}V{run + 32}")
+    draw.arrow(f"M400 {run + 22}H198")
+    draw.arrow(f"M166 {run + 30}V{trial - 2}")
+    draw.step(6, 166, study)
+    draw.text(184, study + 5, "answer, once committed")
+
+
+def picture_of_strata() -> str:
+    """How ACE decides."""
     draw = Drawing()
     interval(draw, 38)
     gate(draw, 168)
     strata(draw, 312)
-    OUT.write_text(draw.svg("How ACE decides on a report"), encoding="utf-8")
+    return draw.svg("How ACE decides on a report", 672)
+
+
+def picture_of_rooms() -> str:
+    """The architecture."""
+    draw = Drawing()
+    begins = rooms(draw, 48)
+    way_of_a_report(draw, begins)
+    height = round(begins["core"] + WAY["core"][0] + 24)
+    return draw.svg("The rooms of acetune in eight layers, and the way of a report", height)
+
+
+PICTURES = {"strata.svg": picture_of_strata, "rooms.svg": picture_of_rooms}
+
+
+def main() -> None:
+    """Write the pictures."""
+    for name, draw in PICTURES.items():
+        (OUT / name).write_text(draw(), encoding="utf-8")
 
 
 if __name__ == "__main__":
