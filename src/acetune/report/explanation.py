@@ -67,7 +67,7 @@ def own_frames(traceback: str) -> str:
     """A traceback without the frames of this package, which its reader need not mend.
 
     >>> print(own_frames(f'''Traceback (most recent call last):
-    ...   File "{_OURS}engines/worker.py", line 80, in _train
+    ...   File "{_OURS}run/_worker_main.py", line 80, in _train
     ...     self._train_from(checkpoint)
     ...   File "/home/me/study.py", line 3, in train
     ...     1 / 0

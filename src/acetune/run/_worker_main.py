@@ -3,7 +3,7 @@
 On one machine it is a process, started by the driver with a bare interpreter, so that user scripts
 need no ``__main__`` guard and notebooks work. It lives in a session of its own: Ctrl-C reaches the
 driver only, and killing the worker's group ends whatever the training code has forked. In a Ray
-cluster it is an actor (``ray_actor.py``), and the pipe a TCP connection.
+cluster it is an actor (``_ray_actor.py``), and the pipe a TCP connection.
 """
 
 from __future__ import annotations
