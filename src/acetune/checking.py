@@ -78,9 +78,10 @@ def evaluate(
     """
     measured: dict[str, Estimate | FailedCheck] = {}
     costs: dict[str, float] = {}
-    failed = ""
+    failed, violated = "", False
 
     def measure(constraint: Constraint) -> None:
+        nonlocal violated
         name = constraint.name
         with measuring(checks[name]):
             if constraint.timeout_s is not None:
@@ -90,6 +91,7 @@ def evaluate(
             costs[name] = costs.get(name, 0.0) + clock() - began
             if constraint.timeout_s is not None:
                 checking(None)
+        violated = violated or not constraint.holds(measured[name])
 
     constraints = {constraint.name: constraint for constraint in goals.constraints}
     names = list(constraints)
@@ -97,7 +99,7 @@ def evaluate(
         names = sorted(order, key=lambda name: not isinstance(checks[name], Constant))
     for name in names:
         given = isinstance(checks[name], Constant)
-        if order is not None and not given and goals.violated(measured):
+        if order is not None and not given and violated:
             break
         if order is None and failed:
             measured[name] = FailedCheck(f"not evaluated, because {failed!r} failed")
@@ -105,11 +107,11 @@ def evaluate(
         measure(constraints[name])
         if isinstance(measured[name], FailedCheck):
             failed = name
-    if best and goals.judge(measured)[0]:
+    if best and not violated:
         for constraint in goals.constraints:
             if getattr(checks[constraint.name], "measures_again", False):
                 measure(constraint)
-                if order is not None and goals.violated(measured):
+                if order is not None and violated:
                     break
     return measured, costs
 

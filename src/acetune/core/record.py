@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from acetune.core.decision import INVALID, STRATA, UNCHECKED, VALID, Decision, Stratum
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.groups import Group, GroupId, Key
-from acetune.core.observation import Observation, TrialId
+from acetune.core.observation import CheckResult, Observation, TrialId
 from acetune.core.reason import NO_REASON, Reason
 
 State: TypeAlias = Literal["running", "finished", "stopped", "failed", "interrupted"]
@@ -174,6 +174,8 @@ class TrialRecord:
     stop_decision: Decision | None = None
     # of the reports that came with a check: step, what was found, and the violation
     verdicts: list[tuple[int, Stratum, float]] = field(default_factory=list)
+    # what came with the last report, or the check after it: for those who write it down
+    last_check: CheckResult | None = None
 
     def filed_in(self, group_id: GroupId) -> bool:
         """Whether a report of this attempt stands in the group."""

@@ -6,7 +6,7 @@ from bisect import insort
 from datetime import datetime
 
 from acetune.core.decision import Decision
-from acetune.core.observation import CheckResult, Observation, check_result
+from acetune.core.observation import CheckResult, Observation, check_result, unconstrained
 from acetune.core.reason import LAST_STEP, Reason
 from acetune.core.record import State
 from acetune.optuna.attributes import Spent, StoredCheck, StoredEnd, StoredStart
@@ -102,7 +102,7 @@ class FollowedTrial:
     def _judged(self, step: int, loss: float, check: StoredCheck | None) -> CheckResult | None:
         goals = self._goals
         if not goals.constraints:
-            return CheckResult(step, loss, {}, True, 0.0)  # nothing to violate: all qualify
+            return unconstrained(step, loss)
         if check is None:
             return None
         if check.step != step:
