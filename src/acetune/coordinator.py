@@ -17,7 +17,7 @@ from acetune.core.goals import Goals
 from acetune.core.outcome import Outcome, outcome
 from acetune.core.reason import Reason, Wording
 from acetune.core.record import Progress, State
-from acetune.journal import Journal, StudyJournal
+from acetune.journal import Journal
 from acetune.link import Plan, Reply, Report
 from acetune.shelf import Shelf
 from acetune.stopper import Stopper
@@ -34,7 +34,7 @@ class Coordinator:
     Parameters
     ----------
     store, stopper:
-        Where to remember, and who decides. Without a store nothing is remembered: a replay.
+        The study file, and who decides.
     keep_models:
         Models of the best so many valid checkpoints stay on disk.
     clock:
@@ -43,35 +43,19 @@ class Coordinator:
 
     def __init__(
         self,
-        store: Store | None,
+        store: Store,
         stopper: Stopper,
         keep_models: int = 3,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.stopper = stopper
+        self.store, self.stopper = store, stopper
+        self.shelf = Shelf(store, stopper, keep_models)  # the models on disk
         self.on_notice: Callable[[str], object] = lambda text: None  # what the user should know
         self.trials: dict[int, StudyTrial] = {}
         self.rejected = 0
-        self._store = store
-        self._shelf: Shelf | None = None
-        self._journal = Journal()
-        if store is not None:
-            self._shelf = Shelf(store, stopper, keep_models)
-            self._journal = StudyJournal(store, self._shelf, stopper.goals, clock)
+        self._journal = Journal(store, self.shelf, stopper.goals, clock)
         self._clock = clock
         self._next = 1
-
-    @property
-    def store(self) -> Store:
-        """The study file."""
-        assert self._store is not None, "a replay has no study file"
-        return self._store
-
-    @property
-    def shelf(self) -> Shelf:
-        """The models on disk."""
-        assert self._shelf is not None, "a replay keeps no models"
-        return self._shelf
 
     @property
     def goals(self) -> Goals:

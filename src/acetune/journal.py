@@ -1,9 +1,8 @@
-"""What a study remembers of its trials: rows in its file and models on disk, or nothing at all."""
+"""What a study remembers of its trials: rows in its file and models on disk."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 
 from acetune.core.decision import Decision
@@ -17,39 +16,10 @@ from acetune.study_trial import StudyTrial
 
 
 class Journal:
-    """Told of everything that happens to trials, after it was decided. This one keeps nothing."""
+    """Told of everything that happens to trials, after it was decided, and writes it down.
 
-    @property
-    def keep_below(self) -> float:
-        """Models of valid checkpoints up to this loss are kept."""
-        return -math.inf
-
-    def added(self, trial: StudyTrial) -> None:
-        """An attempt was made; it has not begun."""
-
-    def planned(self, trial: StudyTrial, total_steps: int | None) -> None:
-        """The last step and the interval of an attempt are known."""
-
-    def started(self, trial: StudyTrial, startup_s: float) -> None:
-        """Training has begun, after so long a set-up."""
-
-    def reported(self, trial: StudyTrial, report: Report, decision: Decision) -> None:
-        """A report was taken."""
-
-    def checked(self, trial: StudyTrial, report: Report, kind: str) -> None:
-        """A check outside a report was taken: at the end of its trial, or after the run."""
-
-    def ended(
-        self, trial: StudyTrial, state: str, reason: Reason, traceback: str | None = None
-    ) -> None:
-        """An attempt has ended."""
-
-    def settled(self, trial: StudyTrial) -> None:
-        """A trial has ended by itself: its models are wanted or not."""
-
-
-class StudyJournal(Journal):
-    """Writes to the study file. What a call writes is committed by the engine's transaction."""
+    What a call writes is committed by the engine's transaction.
+    """
 
     def __init__(
         self, store: Store, shelf: Shelf, goals: Goals, clock: Callable[[], float]
@@ -58,16 +28,16 @@ class StudyJournal(Journal):
 
     @property
     def keep_below(self) -> float:
-        """See Journal."""
+        """Models of valid checkpoints up to this loss are kept."""
         return self._shelf.keep_below
 
     def added(self, trial: StudyTrial) -> None:
-        """See Journal."""
+        """An attempt was made; it has not begun."""
         now = self._clock()
         self._store.add_trial(trial.number, trial.attempt, trial.params, now, trial.resumed_from)
 
     def planned(self, trial: StudyTrial, total_steps: int | None) -> None:
-        """See Journal."""
+        """The last step and the interval of an attempt are known."""
         handle = trial.begun
         ratio = handle.record.cost_ratio
         schedule = handle.schedule
@@ -75,35 +45,34 @@ class StudyJournal(Journal):
         self._store.set_plan(trial.number, trial.attempt, *plan)
 
     def started(self, trial: StudyTrial, startup_s: float) -> None:
-        """See Journal."""
+        """Training has begun, after so long a set-up."""
         self._store.set_startup(trial.number, trial.attempt, startup_s)
 
     def reported(self, trial: StudyTrial, report: Report, decision: Decision) -> None:
-        """See Journal."""
+        """A report was taken."""
         handle = trial.begun
         self._write(trial, report, "step", decision)
         if handle.state != "running":
             self.ended(trial, handle.state, handle.record.reason)
-        checked = report.measured is not None or not self._goals.constraints
-        if checked or handle.state != "running":
+        if handle.record.last_check is not None or handle.state != "running":
             self._shelf.prune(trial.number)
         self._shelf.settle_checkpoint(trial, report.step)
 
     def checked(self, trial: StudyTrial, report: Report, kind: str) -> None:
-        """See Journal."""
+        """A check outside a report was taken: at the end of its trial, or after the run."""
         self._write(trial, report, kind, None)
 
     def ended(
         self, trial: StudyTrial, state: str, reason: Reason, traceback: str | None = None
     ) -> None:
-        """See Journal."""
+        """An attempt has ended."""
         now = self._clock()
         self._store.end_trial(trial.number, trial.attempt, state, reason, now, traceback)
         if state in ("finished", "stopped"):
             self._shelf.drop_resumable(trial.number)
 
     def settled(self, trial: StudyTrial) -> None:
-        """See Journal."""
+        """A trial has ended by itself: its models are wanted or not."""
         self._shelf.prune(trial.number)
 
     def _write(

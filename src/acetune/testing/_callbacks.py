@@ -17,6 +17,8 @@ from acetune.link import Report
 from acetune.listener import StudyCallback, StudyStatus
 from acetune.policies import ACE
 from acetune.stopper import Stopper
+from acetune.study.opening import describe_study
+from acetune.study.store import Store
 from acetune.testing._require import require
 from acetune.testing._trial import NotingLink, make_trial
 from acetune.trial import Trial
@@ -167,7 +169,19 @@ def check_study_callback(callback: StudyCallback) -> None:
         constraints=[Constraint("size", upper=0.5)],
         policy=ACE(truncation=0, interval=1, gate=False),
     )
-    coordinator = Coordinator(None, stopper)
+    about = describe_study(stopper.goals, (), stopper.policy, {}, {})
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store.create(Path(folder) / "study.db", about)
+        try:
+            with store.transaction():
+                _call_all(callback, Coordinator(store, stopper))
+        finally:
+            store.close()
+
+
+def _call_all(callback: StudyCallback, coordinator: Coordinator) -> None:
+    """Every method, in the order of a study that is run twice."""
+    stopper = coordinator.stopper
     status = StudyStatus(coordinator, None, 6, lambda: 1.5)
 
     def call(method: str, *arguments: Any) -> None:
