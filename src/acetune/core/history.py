@@ -141,6 +141,12 @@ class History:
         record.verdicts = [verdict for verdict in old.verdicts if verdict[0] <= upto]
         record.progress.relive(old, upto)
 
+    def withdraw(self, record: TrialRecord) -> None:
+        """Take a trial out of the ranking: another one takes its place. What was found stays."""
+        for _, group, key in record.filings:
+            group.remove(key)
+        record.filings.clear()
+
     def append(
         self, record: TrialRecord, report: Observation, decision: Decision, filing: Filing | None
     ) -> None:
