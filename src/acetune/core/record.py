@@ -37,7 +37,7 @@ class Progress:
     """
 
     total_steps: int | None = None
-    # the first iteration at which a check is due; T: once, at the end, as None if T is unknown
+    # the first iteration at which a check is due; T: once, at the end. None: no such step is known
     interval: int | None = 1
     last_step: int = 0
     last_loss: float = math.inf
@@ -51,6 +51,11 @@ class Progress:
     primary_s: float = 0.0  # what its training has cost, over so many iterations,
     iterations: int = 0
     last_check_s: float = 0.0  # and its last check
+
+    @property
+    def planned(self) -> bool:
+        """Whether its first check has a step: not where it reports past ``Trial``, unchecked."""
+        return self.interval is not None
 
     def advance(
         self, step: int, loss: float, checked_step: int | None, valid: bool | None = None
