@@ -8,10 +8,7 @@ import hashlib
 from benchmarks import grid_plan as plan
 
 CODE = (  # what decides the numbers
-    *(
-        f"src/acetune/{name}"
-        for name in ("core/*", "policies/*", "searchers/*", "stopper*", "coordinator*")
-    ),
+    *(f"src/acetune/{name}" for name in ("core/*", "policies/*", "searchers/*", "stopper*")),
     *(f"src/acetune/replay/{name}" for name in ("simulator", "judged", "picking", "synthetic")),
     *(f"benchmarks/{name}" for name in ("regret", "grid_cells")),
 )
