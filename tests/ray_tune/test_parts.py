@@ -15,9 +15,9 @@ from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objecti
 from acetune.core.measured_costs import Costs
 from acetune.core.trial_record import Progress
 from acetune.ray import AceSearch
-from acetune.ray._broadcast import Terms, View
+from acetune.ray._broadcast import Reader, Terms, View
+from acetune.ray._ray_link import RayLink, Saving
 from acetune.ray._result_format import REPORT, VIOLATION, Attempt, Best, Message, decode, encode
-from acetune.ray._worker_progress import Standing
 from acetune.trial.link import Report
 
 numbers = st.floats(allow_nan=False)
@@ -87,20 +87,47 @@ def told(loss: float, violation: float) -> dict[str, Any]:
     return {REPORT: encode(Message(attempt, None, best=best)), VIOLATION: violation}
 
 
+class Kept:
+    """An outlet that sends nothing, and has what is to be saved."""
+
+    storage: Any = None
+
+    def __init__(self) -> None:
+        self.saved: list[Saving] = []
+
+    def ready_to_save(self) -> None:
+        pass
+
+    def send(self, result: dict[str, Any], message: Message, saving: Saving | None) -> None:
+        if saving is not None:
+            self.saved.append(saving)
+
+
 def test_what_a_run_has_cost_goes_into_its_checkpoint() -> None:
     """By these costs a restored trial says when its next check is due."""
     goals = Goals(Objective("loss", "min"), (Constraint("g", upper=1.0),))
-    standing = Standing("t", Terms(goals, acetune.ACE2(), 1, 1))
-    standing.begin(Attempt("token", 40, 1, None, 0.0, 0), Progress())
+    terms = Terms(goals, acetune.ACE2(), 1, 1)
+    view = View(Costs(), ((-1.0, "another trial"),), 0.0, 1.0)  # f*, so that nobody asks for it
+    outlet = Kept()
+
+    def run(token: str, progress: Progress) -> RayLink:
+        link = RayLink("t", token, Reader("an experiment"), terms, view, outlet, progress)
+        assert link.begin(40, 0.0).interval == 1
+        return link
+
+    def saved(link: RayLink, report: Report) -> Progress:
+        link.keep_checkpoint(report.step, lambda folder: None)
+        link.report(report)
+        return outlet.saved[-1].progress
+
+    first = run("token", Progress())
     found = {"g": Estimate(2.0)}
-    standing.take(Report(1, 0.5, 1, found, primary_cost_s=2.0, check_cost_s={"g": 9.0}))
-    standing.take(Report(2, 0.4, primary_cost_s=2.0))
-    left = standing.progress
+    first.report(Report(1, 0.5, 1, found, primary_cost_s=2.0, check_cost_s={"g": 9.0}))
+    left = saved(first, Report(2, 0.4, primary_cost_s=2.0))
     assert (left.primary_s, left.iterations, left.last_check_s, left.checks) == (4.0, 2, 9.0, 1)
-    again = Standing("t", Terms(goals, acetune.ACE2(), 1, 1))
-    again.begin(Attempt("another", 40, 1, None, 0.0, 2), left)
-    due = [acetune.ACE2().due(again.progress, step, 0.3) for step in range(3, 10)]
-    assert due == [None] * 5 + [8, 9]  # 1.5 checks take 6.75 steps
+    again = saved(run("another", left), Report(3, 0.3, primary_cost_s=2.0))
+    due = [acetune.ACE2().due(again, step, 0.3) for step in range(4, 10)]
+    assert due == [None] * 4 + [8, 9]  # 1.5 checks take 6.75 steps
 
 
 def test_a_search_remembers_over_a_restore(tmp_path: Path) -> None:

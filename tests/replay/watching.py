@@ -67,55 +67,52 @@ class Watched(Simulation):
         super().__init__(*arguments)
         self.events: list[Event] = []
         self.reports: list[Reported] = []
-        check_after_run = self.coordinator.check_after_run
 
-        def noted(number: int, step: int, *others: Any) -> None:
-            before = self.stopper.history.best
-            check_after_run(number, step, *others)
-            stratum = "invalid" if self.stopper.history.best is before else "valid"
-            self._note(number, f"after {step}", stratum)
-            self.reports.append(
-                Reported(number, "after", step, step, stratum, None, None, "finish")
-            )
+    def _checked_after_run(self, record: Any, check: Any) -> None:
+        before = self.stopper.history.best
+        super()._checked_after_run(record, check)
+        number, step = record.id, check.step
+        stratum = "invalid" if self.stopper.history.best is before else "valid"
+        self._note(number, f"after {step}", stratum)
+        self.reports.append(Reported(number, "after", step, step, stratum, None, None, "finish"))
 
-        self.coordinator.check_after_run = noted  # type: ignore[method-assign]
-
-    def _trained(self, trial: Any) -> float | None:
-        step = trial.step
+    def _trained(self, worker: Any) -> float | None:
+        step = worker.step
         at_once = None if self.stopper.goals.constraints else step  # nothing to be checked
-        wait_s = super()._trained(trial)
-        if step > trial.steps:
-            what, came = "end", _state(trial)
+        wait_s = super()._trained(worker)
+        check = worker.check
+        if step > worker.steps:
+            what, came = "end", _state(worker)
         else:
-            what, came = f"step {step}", "" if trial.due else self._report(trial, at_once)
-        self._note(trial.number, what, f"check {trial.due.step}" if trial.due else came)
+            what, came = f"step {step}", "" if check else self._report(worker, at_once)
+        self._note(worker.trial, what, f"check {check.step}" if check else came)
         return wait_s
 
-    def _checked(self, trial: Any) -> float | None:
-        due, at_end = trial.due, trial.step > trial.steps
-        wait_s = super()._checked(trial)
+    def _checked(self, worker: Any) -> float | None:
+        check, at_end = worker.check, worker.step > worker.steps
+        wait_s = super()._checked(worker)
         if at_end:
-            found = trial.handle.record.best_valid
-            stratum = "valid" if found and found.step == due.step else "invalid"
-            came, last = _state(trial), trial.steps
+            found = worker.record.best_valid
+            stratum = "valid" if found and found.step == check.step else "invalid"
+            came, last = _state(worker), worker.steps
             self.reports.append(
-                Reported(trial.number, "end", last, due.step, stratum, None, None, "finish")
+                Reported(worker.trial, "end", last, check.step, stratum, None, None, "finish")
             )
         else:
-            came = self._report(trial, due.step)
-        self._note(trial.number, f"check {due.step}", came)
+            came = self._report(worker, check.step)
+        self._note(worker.trial, f"check {check.step}", came)
         return wait_s
 
     def _note(self, trial: int, what: str, came: str) -> None:
         self.events.append(Event(self.time_s, trial, what, came))
 
-    def _report(self, trial: Any, checked_step: int | None) -> str:
+    def _report(self, worker: Any, checked_step: int | None) -> str:
         """What became of the last report."""
-        log, state = trial.handle.record.log, _state(trial)
+        log, state = worker.record.log, _state(worker)
         stratum, rank, of = log.stratum_at(len(log) - 1), log.rank[-1] or None, log.of[-1] or None
         decision = "stop" if state == "stopped" else "continue"
         self.reports.append(
-            Reported(trial.number, "step", log.step[-1], checked_step, stratum, rank, of, decision)
+            Reported(worker.trial, "step", log.step[-1], checked_step, stratum, rank, of, decision)
         )
         return " ".join(filter(None, (stratum, f"{rank}/{of}" if rank else "", state)))
 
@@ -134,8 +131,8 @@ class Watched(Simulation):
         return self.result("a policy", cell, 0)
 
 
-def _state(trial: Any) -> str:
-    state = str(trial.handle.record.state)
+def _state(worker: Any) -> str:
+    state = str(worker.record.state)
     return "" if state == "running" else state
 
 

@@ -15,7 +15,6 @@ from typing import Any
 from sortedcontainers import SortedList
 
 from acetune.core.decision import Action, Decision, Stratum
-from acetune.core.goals import LEFT_OUT
 from acetune.core.groups import Filing, Group, GroupId
 from acetune.core.measured_costs import Costs
 from acetune.core.observation import CheckResult, Observation, TrialId
@@ -142,6 +141,12 @@ class History:
         record.verdicts = [verdict for verdict in old.verdicts if verdict[0] <= upto]
         record.progress.relive(old, upto)
 
+    def withdraw(self, record: TrialRecord) -> None:
+        """Take a trial out of the ranking: another one takes its place. What was found stays."""
+        for _, group, key in record.filings:
+            group.remove(key)
+        record.filings.clear()
+
     def append(
         self, record: TrialRecord, report: Observation, decision: Decision, filing: Filing | None
     ) -> None:
@@ -156,6 +161,7 @@ class History:
         if report.check_cost_s or report.snapshot_cost_s:
             costs.add_check(report.check_cost_s, report.snapshot_cost_s, check)
         if check is None:
+            record.last_check = None
             progress.advance(step, loss, None)
         else:
             if check.valid:
@@ -180,6 +186,7 @@ class History:
 
     def add_check(self, record: TrialRecord, check: CheckResult) -> None:
         """Take the outcome of a check: f*, the nearest miss and what the searcher will be told."""
+        record.last_check = check
         if check.measured:
             self.checks += 1
             self.costs.valid_n += check.valid
@@ -193,7 +200,7 @@ class History:
         if record.nearest is None or _misses_less(check, record.nearest):
             record.nearest = _checkpoint(record, check)
         # for people: by what was measured
-        miss = (check.violation - LEFT_OUT * len(check.left_out), check.loss)
+        miss = (check.measured_violation, check.loss)
         if self.nearest is None or miss < self._nearest_miss:
             self.nearest, self._nearest_miss = _checkpoint(record, check), miss
 

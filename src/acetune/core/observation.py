@@ -14,28 +14,40 @@ TrialId: TypeAlias = int | str
 
 @dataclass(slots=True)
 class CheckResult:
-    """What evaluating the constraints of one checkpoint gave."""
+    """What evaluating the constraints of one checkpoint gave, and what it comes to."""
 
     step: int  # of the checkpoint that was checked; not always the reporting one
     loss: float  # of that checkpoint
     measured: Mapping[str, Estimate | FailedCheck]
     valid: bool
     violation: float
+    measured_violation: float  # the same without what counts for constraints left out
     # where there are several constraints: those violated, and those that were not measured then
     violated: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+
+    @property
+    def stratum(self) -> Stratum:
+        """Which reports one with this check is ranked with."""
+        return "valid" if self.valid else "invalid"
 
 
 def check_result(
     goals: Goals, step: int, loss: float, measured: Mapping[str, Estimate | FailedCheck]
 ) -> CheckResult:
-    """What the measurements of a checkpoint come to."""
+    """What the measurements of a checkpoint come to: judged here, once, and handed on."""
     valid, violation = goals.judge(measured)
     if valid or len(goals.constraints) == 1:
-        return CheckResult(step, loss, measured, valid, violation)
+        return CheckResult(step, loss, measured, valid, violation, violation)
     left_out = tuple(c.name for c in goals.constraints if c.name not in measured)
+    found = goals.measured_violation(measured) if left_out else violation
     violated = goals.violated(measured)
-    return CheckResult(step, loss, measured, valid, violation, violated, left_out)
+    return CheckResult(step, loss, measured, valid, violation, found, violated, left_out)
+
+
+def unconstrained(step: int, loss: float) -> CheckResult:
+    """Of a checkpoint in a study without constraints: nothing to violate, so all qualify."""
+    return CheckResult(step, loss, {}, True, 0.0, 0.0)
 
 
 @dataclass(slots=True)
@@ -53,9 +65,7 @@ class Observation:
     @property
     def stratum(self) -> Stratum:
         """Which reports this one is ranked with."""
-        if self.check is None:
-            return "unchecked"
-        return "valid" if self.check.valid else "invalid"
+        return "unchecked" if self.check is None else self.check.stratum
 
     @property
     def violation(self) -> float:

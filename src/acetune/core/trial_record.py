@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from acetune.core.decision import INVALID, STRATA, UNCHECKED, VALID, Decision, Stratum
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.groups import Group, GroupId, Key
-from acetune.core.observation import Observation, TrialId
+from acetune.core.observation import CheckResult, Observation, TrialId
 from acetune.core.reason import NO_REASON, Reason
 
 State: TypeAlias = Literal["running", "finished", "stopped", "failed", "interrupted"]
@@ -37,7 +37,7 @@ class Progress:
     """
 
     total_steps: int | None = None
-    # the first iteration at which a check is due; T: once, at the end, as None if T is unknown
+    # the first iteration at which a check is due; T: once, at the end. None: no such step is known
     interval: int | None = 1
     last_step: int = 0
     last_loss: float = math.inf
@@ -51,6 +51,11 @@ class Progress:
     primary_s: float = 0.0  # what its training has cost, over so many iterations,
     iterations: int = 0
     last_check_s: float = 0.0  # and its last check
+
+    @property
+    def planned(self) -> bool:
+        """Whether its first check has a step: not where it reports past ``Trial``, unchecked."""
+        return self.interval is not None
 
     def advance(
         self, step: int, loss: float, checked_step: int | None, valid: bool | None = None
@@ -174,6 +179,8 @@ class TrialRecord:
     stop_decision: Decision | None = None
     # of the reports that came with a check: step, what was found, and the violation
     verdicts: list[tuple[int, Stratum, float]] = field(default_factory=list)
+    # what came with the last report, or the check after it: for those who write it down
+    last_check: CheckResult | None = None
 
     def filed_in(self, group_id: GroupId) -> bool:
         """Whether a report of this attempt stands in the group."""

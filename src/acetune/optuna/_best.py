@@ -14,6 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from acetune.core.errors import GoalError
 from acetune.core.goals import Estimate, FailedCheck, Goals, Mode, Objective
+from acetune.core.observation import check_result
 from acetune.optuna._attributes import (
     CHECK,
     GOALS,
@@ -105,15 +106,16 @@ def _checked_of(trial: FrozenTrial, goals: Goals) -> Iterator[FoundCheckpoint]:
         checks.append(end.check)
     for check in checks:
         if check is not None and check.step in values:
-            valid, _ = goals.judge(check.measured)
-            violation = goals.measured_violation(check.measured)
+            loss = goals.objective.loss(values[check.step])
+            judged = check_result(goals, check.step, loss, check.measured)
+            least = 0.0 if judged.valid else sys.float_info.min  # a violation may have vanished
             yield FoundCheckpoint(
                 number,
                 check.step,
                 values[check.step],
                 dict(check.measured),
                 dict(trial.params),
-                0.0 if valid else max(violation, sys.float_info.min),  # it may have vanished
+                max(judged.measured_violation, least),
             )
 
 

@@ -62,8 +62,8 @@ class ACE2(Policy):
       as long as its last check took: where its steps cost the same, its checks cost no more than
       two thirds of its training, the last two aside.
     - Between checks a trial is ranked with those of its last verdict, not as unchecked.
-    - A trial that was never checked is not stopped by its rank while few checks find valid: its
-      objective says little then.
+    - A trial that waits for its first check is not stopped by its rank while few checks find
+      valid: its objective says little then.
     - Where at least a third of all checks find valid, a trial is checked once, at its end, at its
       best.
     - Of several constraints, those after the first violated one are not measured.
@@ -192,9 +192,7 @@ remember=True, spare=True, defer=True, one_by_one=True)
             keep, cut = _KEPT_STILL, _WORST_STILL
             numbers["standing"] = standing
         if in_worst(share, better, n):
-            # every trial gets a plan when it starts; one that never did is never checked
-            planned = trial.progress.interval is not None
-            spared = self.spare and standing == "unchecked" and planned
+            spared = self.spare and standing == "unchecked" and trial.progress.planned
             if not spared or not _rarely_valid(history.costs):
                 return Decision(Action.STOP, cut, stratum, better + 1, n, step, numbers)
             keep = _SPARED

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import ReportError
 from acetune.core.numbers import as_number
-from acetune.core.observation import CheckResult, Observation, check_result
+from acetune.core.observation import CheckResult, Observation, check_result, unconstrained
 from acetune.core.reason import BY_ITSELF, LAST_STEP, NO_REASON, Reason, Wording, stated
 from acetune.core.report_values import require_cost, require_step, require_total_steps, split_costs
 from acetune.core.trial_record import State, TrialRecord, digest
@@ -142,7 +142,7 @@ class StopperTrial:
         due = self.due(step, loss)
         check = None
         if not stopper.goals.constraints and not constraints:
-            check = CheckResult(step, loss, {}, True, 0.0)  # nothing to violate: all qualify
+            check = unconstrained(step, loss)
         elif constraints is not None:
             check = self._judge(constraints, step, loss, checked_step, due)
         decision = self.take(step, loss, check, primary_cost_s, costs, snapshot_cost_s, decided)
@@ -226,12 +226,19 @@ class StopperTrial:
         costs = None
         if constraint_cost_s is not None:
             costs = split_costs(self._stopper.goals, constraint_cost_s, check.measured)
-        snapshot_cost_s = require_cost(snapshot_cost_s, "snapshot_cost_s")
-        history = self._stopper.history
-        history.add_check(self.record, check)
-        history.costs.add_check(costs, snapshot_cost_s, check)
-        self.record.progress.checks += 1
+        self.take_check(check, costs, require_cost(snapshot_cost_s, "snapshot_cost_s"))
         return check
+
+    def take_check(
+        self,
+        check: CheckResult,
+        check_cost_s: Mapping[str, float] | None,
+        snapshot_cost_s: float = 0.0,
+    ) -> None:
+        """Append a check outside a report, without looking at it twice: see :meth:`take`."""
+        self._history.add_check(self.record, check)
+        self._history.costs.add_check(check_cost_s, snapshot_cost_s, check)
+        self.record.progress.checks += 1
 
     def fail(self, reason: str | Reason) -> None:
         """The trial ended with an error. Its reports stay in the ranking."""

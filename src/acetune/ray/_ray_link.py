@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -20,10 +21,10 @@ from acetune.core.goals import FailedCheck
 from acetune.core.outcome import outcome
 from acetune.core.trial_record import Progress
 from acetune.policies.policy import check_order, passes_gate
+from acetune.policies.stopper import Stopper
 from acetune.ray import _result_format as wire
 from acetune.ray._broadcast import Reader, Terms, View
 from acetune.ray._storage import Storage
-from acetune.ray._worker_progress import Standing
 from acetune.trial.artifacts import (
     cannot_keep,
     checkpoint_writer,
@@ -34,6 +35,7 @@ from acetune.trial.artifacts import (
 from acetune.trial.link import Link, Plan, Reply, Report
 
 _WENT_ON = "the scheduler let it go on"
+_DRIVER_DECIDES = Decision(Action.CONTINUE, "decided in the driver")
 
 
 class Saving(NamedTuple):
@@ -83,7 +85,15 @@ class RayLink(Link):
         self._trial, self._reader, self._terms = trial, reader, terms
         self._view, self._outlet, self._progress = view, outlet, progress
         self._attempt = wire.Attempt(token, None, None, None, 0.0, progress.last_step)
-        self._standing = Standing(trial, terms)
+        # what this run has come to, by the same rules as in the driver
+        self._handle = Stopper(
+            objective=terms.goals.objective.name,
+            mode=terms.goals.objective.mode,
+            constraints=terms.goals.constraints,
+            policy=terms.policy,
+        ).start(trial)
+        self._record = self._handle.record
+        self._models: dict[int, wire.Model] = {}  # the last one kept, by its step
         self._last: Report | None = None
         self._saving: Callable[[Path], object] | None = None
         self._about: Report | None = None  # the report whose check is being made
@@ -102,14 +112,14 @@ class RayLink(Link):
             startup_s=startup_s,
             resumed_from=self._progress.last_step,
         )
-        self._standing.begin(self._attempt, self._progress)
+        self._stand()
         order = check_order(self._terms.policy, self._terms.goals, costs)
         return Plan(interval, self._gate(), self._keep_below(), order)
 
     def declare(self, total_steps: int) -> None:
         """See Link. The driver learns it with the next report."""
         self._attempt = self._attempt._replace(total_steps=total_steps)
-        self._standing.declare(total_steps)
+        self._handle.declare(total_steps)
 
     def note_hardware(self, description: str) -> None:
         """See Link. The driver learns it with the first report."""
@@ -119,7 +129,7 @@ class RayLink(Link):
         """Ray has restored a class trainable behind our back, before its first report here."""
         self._progress.last_step = step
         self._attempt = self._attempt._replace(resumed_from=step)
-        self._standing.begin(self._attempt, self._progress)
+        self._stand()
 
     def fresh_gate(self, report: Report) -> float:
         """See Link. As fresh as can be had without waiting."""
@@ -142,19 +152,33 @@ class RayLink(Link):
     def report(self, report: Report) -> Reply:
         """See Link. Does not return if the trial was stopped."""
         self._last = report
-        self._standing.take(report)
+        self._handle.observe(
+            report.step,
+            report.value,
+            report.measured,
+            report.primary_cost_s,
+            report.check_cost_s,
+            checked_step=report.checked_step,
+            decided=_DRIVER_DECIDES,
+        )
         self._send(wire.Message(self._attempt, report), report)
         if self._wants_news(report):
             self._reader.ask()
         self._look()
         ended = report.step == self._attempt.total_steps
-        decision = Decision(Action.CONTINUE, _WENT_ON, self._standing.stratum, step=report.step)
+        index = self._record.log.find(report.step)
+        assert index is not None  # it was taken, now or before
+        stratum = self._record.log.stratum_at(index)
+        decision = Decision(Action.CONTINUE, _WENT_ON, stratum, step=report.step)
         return Reply(decision, self._gate(), self._keep_below(), stop=False, ended=ended)
 
     def finish(self, report: Report | None) -> None:
         """See Link. Also without a check: so the driver knows that none was forgotten."""
         assert self._last is not None  # it reported before it ended
-        self._standing.end(report)
+        if report is None:
+            self._handle.finish()
+        else:
+            self._handle.finish(report.measured, checked_step=report.checked_step)
         self._send(wire.Message(self._attempt, None, report, closed=True), self._last)
 
     def keep_model(self, step: int, model: object) -> None:
@@ -168,7 +192,7 @@ class RayLink(Link):
         except Exception as error:
             self._reader.notice = cannot_keep(error)
             return
-        self._standing.models = {step: wire.Model(name, *written)}
+        self._models = {step: wire.Model(name, *written)}
 
     def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
         """See Link. It goes out with the report."""
@@ -177,11 +201,25 @@ class RayLink(Link):
 
     # -- inside ----------------------------------------------------------------------------------
 
+    def _stand(self) -> None:
+        """The plan is known; the rest of the progress is what an earlier run has left."""
+        self._record.progress = replace(
+            self._progress,
+            total_steps=self._attempt.total_steps,
+            interval=self._attempt.interval,
+        )
+
+    @property
+    def _valid_loss(self) -> float:
+        """Of the best valid checkpoint so far."""
+        best = self._record.best_valid
+        return math.inf if best is None else best.loss
+
     def _gate(self) -> float:
-        return self._view.kth_best(self._terms.confirm_top, self._trial, self._standing.valid_loss)
+        return self._view.kth_best(self._terms.confirm_top, self._trial, self._valid_loss)
 
     def _keep_below(self) -> float:
-        return self._view.kth_best(self._terms.keep_models, self._trial, self._standing.valid_loss)
+        return self._view.kth_best(self._terms.keep_models, self._trial, self._valid_loss)
 
     def _wants_news(self, report: Report) -> bool:
         """Whether a lower f* could spare this trial its next check: else it need not be asked."""
@@ -199,8 +237,8 @@ class RayLink(Link):
             self._view = view
 
     def _send(self, message: wire.Message, shown: Report) -> None:
-        goals, standing = self._terms.goals, self._standing
-        loss, violation, _ = outcome(standing.record, self._view)
+        goals = self._terms.goals
+        loss, violation, _ = outcome(self._record, self._view)
         latest = message.end or shown
         result: dict[str, Any] = {
             goals.objective.name: shown.value,
@@ -209,11 +247,28 @@ class RayLink(Link):
             wire.BEST_VALUE: goals.objective.value(math.inf if loss is None else loss),
             wire.VIOLATION: violation,
         }
-        message = message._replace(best=standing.best(loss), notice=self._reader.notice)
+        message = message._replace(best=self._best(loss), notice=self._reader.notice)
         self._reader.notice = ""
         write, self._saving = self._saving, None
-        saving = None if write is None else Saving(write, standing.progress)
+        saving = None if write is None else Saving(write, self._record.progress)
         self._outlet.send(result, message, saving)
+
+    def _best(self, loss: float | None) -> wire.Best:
+        """The checkpoint that searchers are told of, with the loss they are told."""
+        record = self._record
+        found = record.best_valid or record.nearest
+        step = record.progress.best_step if found is None else found.step
+        measured = {} if found is None else found.measured
+        model = self._models.get(step, wire.Model())
+        return wire.Best(
+            step,
+            math.inf if loss is None else loss,
+            record.best_valid is not None,
+            model.folder,
+            {c.name: wire.readable(measured, c.name) for c in self._terms.goals.constraints},
+            model.size,
+            model.digest,
+        )
 
     def _give_up(self, error: str) -> None:
         """The last resort against a check that does not return: end the process, and say why."""

@@ -1,10 +1,10 @@
 """Policies on recorded curves: an event heap on a simulated clock.
 
 Trials, reports and outcomes go through the coordinator, the stopper and the policies that live
-studies use; only training, checking and time are looked up. A step ends, and the policy is asked
-whether a check is due, with the f* of that moment; the result of a check exists when the check
-ends; what ends after the budget does not count. Events at the same time happen in the order in
-which they were scheduled.
+studies use, with a journal that keeps nothing; only training, checking and time are looked up. A
+step ends, and the policy is asked whether a check is due, with the f* of that moment; the result of
+a check exists when the check ends; what ends after the budget does not count. Events at the same
+time happen in the order in which they were scheduled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from typing import Any
 from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint, FailedCheck
 from acetune.core.numbers import is_number, require_whole
-from acetune.core.observation import CheckResult
+from acetune.core.observation import CheckResult, unconstrained
+from acetune.core.reason import BY_ITSELF
+from acetune.core.trial_record import TrialRecord
 from acetune.policies import Policy, parse_policy
 from acetune.policies.policy import Due
 from acetune.policies.stopper import Stopper
@@ -30,8 +32,6 @@ from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import JudgedTable, judge
 from acetune.replay.runs import Cell, Incumbent, Run
 from acetune.study.coordinator import Coordinator
-from acetune.study.study_trial import StudyTrial
-from acetune.trial.link import Report
 
 _LOOKED_UP = 32  # steps of a curve, at first
 
@@ -166,7 +166,7 @@ class Simulation:
             constraints=goals.constraints,
             policy=policy,
         )
-        self.coordinator = Coordinator(None, self.stopper)
+        self._coordinator = Coordinator(None, self.stopper)
         self.time_s = 0.0
         self.incumbents: list[Incumbent] = []
         self.configs: list[int] = []  # of trials 1, 2, ...
@@ -177,13 +177,14 @@ class Simulation:
         self._check_cost_s = judged.check_cost_s
         self._check_s = math.fsum(self._check_cost_s.values())
         self._scheduled = 0
-        self._events: list[tuple[float, int, _Trial]] = []  # when, in which order, of what
+        self._events: list[tuple[float, int, _Worker]] = []  # when, in which order, whose
 
     def run(self) -> None:
         """Until the budget is spent, or nothing is left to train; then all is ended."""
         self.advance(self._budget_s)
-        for _, _, trial in sorted(self._events, key=lambda event: event[1]):
-            self.coordinator.interrupt(trial.study_trial, "the budget is spent")
+        for _, _, worker in sorted(self._events, key=lambda event: event[1]):
+            trial = self._coordinator.trials[worker.trial]
+            self._coordinator.interrupt(trial, "the budget is spent")
         if self.stopper.policy.checks_after_run and self._judged.constraints:
             self._check_after_run()
 
@@ -195,106 +196,99 @@ class Simulation:
         events = self._events
         trained, checked, replace = self._trained, self._checked, heapq.heapreplace
         while events:
-            time_s, _, trial = events[0]
+            time_s, _, worker = events[0]
             if time_s > budget_s:
                 self.time_s = budget_s
                 break
             self.time_s = time_s
-            wait_s = trained(trial) if trial.due is None else checked(trial)
+            wait_s = trained(worker) if worker.check is None else checked(worker)
             if wait_s is None:
                 heapq.heappop(events)
-                self._picker.tell(trial.number, self.coordinator.outcome(trial.number))
+                self._picker.tell(worker.trial, self._coordinator.outcome(worker.trial))
                 self._start_trial()
             else:
                 self._scheduled += 1
-                replace(events, (time_s + wait_s, self._scheduled, trial))
+                replace(events, (time_s + wait_s, self._scheduled, worker))
 
     def _start_trial(self) -> None:
         """A free worker takes the next trial, if there is one."""
         if self._trials_left <= 0:
             return
-        coordinator = self.coordinator
-        config = self._picker.pick(coordinator.next_number())
+        config = self._picker.pick(self._coordinator.next_number())
         if config is None:
             return
         self._trials_left -= 1
         self.configs.append(config)
-        study_trial = coordinator.add_trial(self._judged.table.configs[config])
         total_steps = int(self._judged.table.total_steps[config]) or None
-        plan = coordinator.begin(study_trial, total_steps, self._startup_s)
-        trial = _Trial(study_trial, config, self._judged, plan.order)
+        trial = self._coordinator.add_trial(self._judged.table.configs[config])
+        plan = self._coordinator.begin(trial, total_steps, self._startup_s)
+        worker = _Worker(trial.number, trial.begun, config, self._judged, plan.order)
         self._scheduled += 1
         begins_s = self.time_s + self._startup_s
-        heapq.heappush(self._events, (begins_s + trial.costs[1], self._scheduled, trial))
+        heapq.heappush(self._events, (begins_s + worker.costs[1], self._scheduled, worker))
 
-    # -- events: each returns how long the trial goes on until its next one, None if it has ended --
+    # -- events: each returns how long it is until the worker's next one, None if its trial ended --
 
-    def _trained(self, trial: _Trial) -> float | None:
+    def _trained(self, worker: _Worker) -> float | None:
         """A step was trained: check it, or report it as it is."""
-        step, handle = trial.step, trial.handle
-        if step > trial.steps:
-            return self._ran_out(trial)
-        loss = trial.losses[step]
+        step, handle = worker.step, worker.handle
+        if step > worker.steps:
+            return self._ran_out(worker)
+        loss = worker.losses[step]
         check = None
         due = handle.due(step, loss)
         if due is not None:
             if due.open:
-                return self._begin_check(trial, due)
+                return self._begin_check(worker, due)
             handle.skip(step)
         elif not self._check_cost_s:  # no constraint: every checkpoint qualifies
-            check = CheckResult(step, loss, {}, True, 0.0)
-        handle.take(step, loss, check, trial.costs[step], None)
+            check = unconstrained(step, loss)
+        handle.take(step, loss, check, worker.costs[step], None)
         if check is not None:
             self._note_best()
-        if trial.record.state != "running":
+        if worker.record.state != "running":
             return None
-        step = trial.step = step + 1
-        if step < len(trial.costs):  # nearly always
-            return trial.costs[step]
-        return trial.next_cost()
+        step = worker.step = step + 1
+        if step < len(worker.costs):  # nearly always
+            return worker.costs[step]
+        return worker.next_cost()
 
-    def _begin_check(self, trial: _Trial, due: Due) -> float:
+    def _begin_check(self, worker: _Worker, due: Due) -> float:
         """A check begins; what it finds decides how long it takes where it may leave some out."""
-        trial.due = due
-        if trial.order is None:
+        check = self._judged.check(worker.config, due.step, due.loss, worker.order)
+        worker.check = check
+        if worker.order is None:
             return self._check_s
-        return math.fsum(self._costs_of(self._measure(trial, due)).values())
+        return math.fsum(self._costs_of(check).values())
 
     def _costs_of(self, check: CheckResult) -> dict[str, float]:
         return {name: cost for name, cost in self._check_cost_s.items() if name in check.measured}
 
-    def _checked(self, trial: _Trial) -> float | None:
+    def _checked(self, worker: _Worker) -> float | None:
         """A check has ended."""
-        due, step = trial.due, trial.step
-        assert due is not None
-        trial.due = None
-        check = self._measure(trial, due)
+        check, step = worker.check, worker.step
+        assert check is not None
+        worker.check = None
         self.unmeasured_checks += _has_failed(check)
-        costs = self._check_cost_s if trial.order is None else self._costs_of(check)
-        if step > trial.steps:  # the check of a curve that ends before its last step
-            report = Report(
-                trial.steps,
-                self.stopper.goals.objective.value(trial.losses[-1]),
-                due.step,
-                check.measured,
-                check_cost_s=costs,
-            )
-            self.coordinator.finish(trial.study_trial, report)
+        costs = self._check_cost_s if worker.order is None else self._costs_of(check)
+        if step > worker.steps:  # the check of a curve that ends before its last step
+            worker.handle.take_check(check, costs)
+            worker.handle.restore("finished", BY_ITSELF)
         else:
-            loss, cost = trial.losses[step], trial.costs[step]
-            trial.handle.take(step, loss, check, cost, costs)
+            loss, cost = worker.losses[step], worker.costs[step]
+            worker.handle.take(step, loss, check, cost, costs)
         self._note_best()
-        if trial.record.state != "running":
+        if worker.record.state != "running":
             return None
-        trial.step += 1
-        return trial.next_cost()
+        worker.step += 1
+        return worker.next_cost()
 
-    def _ran_out(self, trial: _Trial) -> float | None:
+    def _ran_out(self, worker: _Worker) -> float | None:
         """The curve was recorded up to here only: the trial ends by itself."""
-        due = trial.handle.ending_due()
+        due = worker.handle.ending_due()
         if due is not None and due.open:
-            return self._begin_check(trial, due)
-        self.coordinator.finish(trial.study_trial, None)
+            return self._begin_check(worker, due)
+        worker.handle.finish()
         return None
 
     def _check_after_run(self) -> None:
@@ -302,19 +296,18 @@ class Simulation:
         records = self.stopper.history.trials.values()
         waiting = [r for r in records if r.progress.best_loss < math.inf]
         for record in sorted(waiting, key=lambda r: (r.progress.best_loss, r.order)):
-            progress, number = record.progress, int(record.id)
-            trial = _Trial(self.coordinator.trials[number], self.configs[number - 1], self._judged)
-            check = self._measure(trial, Due(progress.best_step, progress.best_loss, open=True))
+            progress, config = record.progress, self.configs[int(record.id) - 1]
+            check = self._judged.check(config, progress.best_step, progress.best_loss)
             self.unmeasured_checks += _has_failed(check)
             self.time_s += self._check_s / self._workers
-            costs = self._check_cost_s
-            self.coordinator.check_after_run(number, check.step, check.measured, costs)
+            self._checked_after_run(record, check)
             self._note_best()
             if check.valid:
                 return
 
-    def _measure(self, trial: _Trial, due: Due) -> CheckResult:
-        return self._judged.check(trial.config, due.step, due.loss, trial.order)
+    def _checked_after_run(self, record: TrialRecord, check: CheckResult) -> None:
+        """A check of a trial that has ended."""
+        StopperTrial(self.stopper, record).take_check(check, self._check_cost_s)
 
     def _note_best(self) -> None:
         """Keep when the best feasible checkpoint changed."""
@@ -361,40 +354,37 @@ class Simulation:
         return int((best_losses[stopped] < answer).sum())
 
 
-class _Trial:
-    """A trial on a worker, with its recorded curve as far as it has come."""
+class _Worker:
+    """A simulated worker: the trial that it trains, and how far it is in the recorded curve."""
 
     __slots__ = (
         "_begin",
         "_judged",
+        "check",
         "config",
         "costs",
-        "due",
         "handle",
         "losses",
-        "number",
         "order",
         "record",
         "step",
         "steps",
-        "study_trial",
+        "trial",
     )
 
     def __init__(
         self,
-        study_trial: StudyTrial,
+        trial: int,
+        handle: StopperTrial,
         config: int,
         judged: JudgedTable,
-        order: tuple[str, ...] | None = None,
+        order: tuple[str, ...] | None,
     ) -> None:
-        assert study_trial.handle is not None  # begin() made it
-        self.study_trial, self.config, self.order = study_trial, config, order
-        self.number = study_trial.number
-        self.handle: StopperTrial = study_trial.handle
-        self.record = self.handle.record
+        self.trial, self.config, self.order = trial, config, order
+        self.handle, self.record = handle, handle.record
         self.steps = judged.table.steps(config)
         self.step = 1  # being trained, or reported
-        self.due: Due | None = None  # being checked
+        self.check: CheckResult | None = None  # being made: what it will have found
         self.losses = [math.nan]  # by step, from 1
         self.costs = [math.nan]
         self._judged, self._begin = judged, int(judged.table.starts[config])

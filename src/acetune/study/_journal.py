@@ -84,8 +84,7 @@ class StudyJournal(Journal):
         self._write(trial, report, "step", decision)
         if handle.state != "running":
             self.ended(trial, handle.state, handle.record.reason)
-        checked = report.measured is not None or not self._goals.constraints
-        if checked or handle.state != "running":
+        if handle.record.last_check is not None or handle.state != "running":
             self._shelf.prune(trial.number)
         self._shelf.settle_checkpoint(trial, report.step)
 
@@ -109,17 +108,7 @@ class StudyJournal(Journal):
     def _write(
         self, trial: StudyTrial, report: Report, kind: str, decision: Decision | None
     ) -> None:
-        goals, record = self._goals, trial.begun.record
-        checked_step, checked_value, violation = report.checked_step, None, None
-        stratum = "unchecked"
-        if report.measured is not None or not goals.constraints:
-            valid, _ = goals.judge(report.measured or {})
-            violation = goals.measured_violation(report.measured or {})
-            stratum = "valid" if valid else "invalid"
-            checked_step = checked_step or report.step
-            index = record.log.find(checked_step)
-            assert index is not None  # the stopper has taken the check
-            checked_value = goals.objective.value(record.log.loss[index])
+        check = trial.begun.record.last_check  # as the stopper has judged it
         checks = [
             _check_row(name, result, (report.check_cost_s or {}).get(name))
             for name, result in (report.measured or {}).items()
@@ -131,10 +120,10 @@ class StudyJournal(Journal):
                 kind,
                 report.step,
                 report.value,
-                checked_step,
-                checked_value,
-                violation,
-                stratum,
+                None if check is None else check.step,
+                None if check is None else self._goals.objective.value(check.loss),
+                None if check is None else check.measured_violation,
+                "unchecked" if check is None else check.stratum,
                 None if decision is None else decision.rank,
                 None if decision is None else decision.of,
                 "finish" if decision is None else decision.action.value,

@@ -78,9 +78,9 @@ def evaluate(
     """
     measured: dict[str, Estimate | FailedCheck] = {}
     costs: dict[str, float] = {}
-    failed = ""
+    failed, hold = "", True
 
-    def measure(constraint: Constraint) -> None:
+    def measure(constraint: Constraint) -> bool:
         name = constraint.name
         with measuring(checks[name]):
             if constraint.timeout_s is not None:
@@ -90,6 +90,7 @@ def evaluate(
             costs[name] = costs.get(name, 0.0) + clock() - began
             if constraint.timeout_s is not None:
                 checking(None)
+        return constraint.holds(measured[name])
 
     constraints = {constraint.name: constraint for constraint in goals.constraints}
     names = list(constraints)
@@ -97,19 +98,19 @@ def evaluate(
         names = sorted(order, key=lambda name: not isinstance(checks[name], Constant))
     for name in names:
         given = isinstance(checks[name], Constant)
-        if order is not None and not given and goals.violated(measured):
+        if order is not None and not given and not hold:
             break
         if order is None and failed:
             measured[name] = FailedCheck(f"not evaluated, because {failed!r} failed")
             continue
-        measure(constraints[name])
+        hold = measure(constraints[name]) and hold
         if isinstance(measured[name], FailedCheck):
             failed = name
-    if best and goals.judge(measured)[0]:
+    if best and hold:
         for constraint in goals.constraints:
             if getattr(checks[constraint.name], "measures_again", False):
-                measure(constraint)
-                if order is not None and goals.violated(measured):
+                holds = measure(constraint)
+                if order is not None and not holds:
                     break
     return measured, costs
 

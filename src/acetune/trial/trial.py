@@ -221,10 +221,10 @@ class Trial:
             self._model = model
             loss = self._goals.objective.loss(value)
             report = Report(step, value, primary_cost_s=primary, metrics=extra or None)
-            if (
-                step > self._progress.last_step
-            ):  # a step reported again is not checked or saved again
-                report = self._check_report(
+            valid = None
+            # a step reported again is not checked or saved again
+            if step > self._progress.last_step:
+                report, valid = self._check_report(
                     report, loss, checks, model, snapshot, constraint_cost_s
                 )
                 if checkpoint is not None:
@@ -235,7 +235,7 @@ class Trial:
             self._snapshot_s = 0.0  # costs that are given replace the clock's, this one too
             reply = self._link.report(report)
             if step > self._progress.last_step:
-                self._advance(report, loss)
+                self._advance(report, loss, valid)
             self._gate, self._keep_below = reply.gate, reply.keep_below
             self._ended = reply.ended
             if reply.stop:
@@ -287,7 +287,7 @@ class Trial:
             return
         model = self._best[1] if self._best and self._best[0] == due.step else self._model
         report = Report(progress.last_step, value)
-        report = self._checked(report, due, self._checks, model, None)
+        report, _ = self._checked(report, due, self._checks, model, None)
         self._link.finish(report._replace(snapshot_cost_s=self._snapshot_s))
 
     def _begin(self, total_steps: int | None) -> None:
@@ -300,12 +300,10 @@ class Trial:
         self._gate, self._keep_below, self._order = plan.gate, plan.keep_below, plan.order
         self._begun = True
 
-    def _advance(self, report: Report, loss: float) -> None:
+    def _advance(self, report: Report, loss: float, valid: bool | None) -> None:
         """The worker's own progress, as the driver has it: so that asking costs no message."""
-        progress, measured = self._progress, report.measured
-        progress.spend(report.step, report.primary_cost_s, report.check_cost_s)
-        valid = None if measured is None else self._goals.judge(measured)[0]
-        progress.advance(report.step, loss, report.checked_step, valid)
+        self._progress.spend(report.step, report.primary_cost_s, report.check_cost_s)
+        self._progress.advance(report.step, loss, report.checked_step, valid)
 
     def _next_step(self, step: int | None) -> int:
         if step is None:
@@ -349,12 +347,15 @@ class Trial:
         model: object,
         snapshot: Callable[[Any], object] | None,
         cost: float | Mapping[str, float] | None,
-    ) -> Report:
-        """Keep a copy where one may be needed, and make the check that is due, if any."""
+    ) -> tuple[Report, bool | None]:
+        """Keep a copy where one may be needed, and make the check that is due, if any.
+
+        Returns the report with what was measured, and whether that is valid: None, if unchecked.
+        """
         step, progress, policy = report.step, self._progress, self._policy
         if not self._goals.constraints:  # every checkpoint qualifies
             self._keep(step, loss, model, snapshot)
-            return report
+            return report, None
         last = step == progress.total_steps
         kept = self._has_best()
         due = check_due(policy, progress, step, loss, self._gate, best_kept=kept)
@@ -367,11 +368,11 @@ class Trial:
             self._best = (step, snapshot(model))
             self._snapshot_s += self._clock() - began
         if due is None or not due.open:
-            return report
+            return report, None
         gate = self._link.fresh_gate(report._replace(checked_step=due.step))
         self._gate = min(self._gate, gate)
         if not passes_gate(policy, due.loss, self._gate):
-            return report
+            return report, None
         subject = model
         if due.step != step:
             assert self._best is not None  # best_kept said so
@@ -386,7 +387,7 @@ class Trial:
         model: object,
         cost: float | Mapping[str, float] | None,
         snapshot: Callable[[Any], object] | None = None,
-    ) -> Report:
+    ) -> tuple[Report, bool]:
         best = due.loss < min(self._gate, self._best_valid_loss)
         measured, costs = evaluate(
             self._goals,
@@ -404,7 +405,8 @@ class Trial:
             self._keep(due.step, due.loss, model, None if copied else snapshot)
         if cost is not None:
             costs = split_costs(self._goals, cost, measured)
-        return report._replace(checked_step=due.step, measured=measured, check_cost_s=costs)
+        report = report._replace(checked_step=due.step, measured=measured, check_cost_s=costs)
+        return report, valid
 
     def _keep(
         self,

@@ -1,0 +1,112 @@
+"""A measurement is judged once in the process that makes it, and once where it is decided on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from acetune.study.coordinator import Coordinator
+from acetune.trial.link import Report
+from acetune.replay.curve_table import TableConstraint
+from acetune.policies.stopper import Stopper
+from acetune.testing._noting_link import make_trial
+
+from acetune import ACE, ACE2, Constraint
+from acetune.core.goals import Estimate, FailedCheck, Goals
+from acetune.policies import Policy
+from acetune.study.opening import describe_study
+from acetune.study.store import Store
+from replay.watching import EOD, curve, replay, table_of
+
+EVERY_STEP = ACE(truncation=0, interval=1, gate=False)
+LIMITS = (Constraint("a", upper=1.0), Constraint("b", lower=4.0))
+COLUMNS = "kind, step, checked_step, checked_objective, violation, stratum"
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Estimate | FailedCheck]]:
+    """What was judged, as it is."""
+    seen: list[Mapping[str, Estimate | FailedCheck]] = []
+    judge = Goals.judge
+
+    def noted(goals: Goals, measured: Mapping[str, Estimate | FailedCheck]) -> tuple[bool, float]:
+        seen.append(measured)
+        return judge(goals, measured)
+
+    monkeypatch.setattr(Goals, "judge", noted)
+    return seen
+
+
+def opened(path: Path, policy: Policy, constraints: tuple[Constraint, ...]) -> Coordinator:
+    stopper = Stopper(objective="auc", mode="max", constraints=constraints, policy=policy)
+    return Coordinator(
+        Store.create(path, describe_study(stopper.goals, (), policy, {}, {})), stopper
+    )
+
+
+def test_what_the_stopper_found_is_what_is_written(study: Path, judged: list[object]) -> None:
+    coordinator = opened(study, ACE2(truncation=0, invalid_truncation=0), LIMITS)
+    with coordinator.store.transaction():
+        trial = coordinator.add_trial({})
+        coordinator.begin(trial, 9, 0.0)
+        for report in (
+            Report(1, 0.25, 1, {"a": Estimate(0.5), "b": Estimate(5.0)}),
+            Report(2, 0.5),
+            Report(3, 0.75, 3, {"a": Estimate(1.1)}),  # b was left out
+            Report(4, 0.625, 3, {"a": Estimate(2.0), "b": Estimate(3.0)}),
+            Report(5, 0.5, 5, {"a": FailedCheck("no data"), "b": FailedCheck("no data")}),
+        ):
+            coordinator.report(trial, report)
+        end = Report(5, 0.5, 4, {"a": Estimate(0.5), "b": Estimate(4.0)})
+        coordinator.finish(trial, end)
+        coordinator.check_after_run(1, 2, {"a": Estimate(3.0), "b": Estimate(4.0)}, {})
+    written = coordinator.store.rows(f"SELECT {COLUMNS} FROM reports ORDER BY seq")
+    coordinator.store.close()
+    assert len(judged) == 6
+    assert [tuple(row.values()) for row in written] == [
+        ("step", 1, 1, 0.25, 0.0, "valid"),
+        ("step", 2, None, None, None, "unchecked"),
+        ("step", 3, 3, 0.75, pytest.approx(0.1), "invalid"),  # by what was measured
+        ("step", 4, 3, 0.75, 1.25, "invalid"),
+        ("step", 5, 5, 0.5, float("inf"), "invalid"),
+        ("end", 5, 4, 0.625, 0.0, "valid"),
+        ("after", 2, 2, 0.5, 2.0, "invalid"),
+    ]
+
+
+def test_without_constraints_there_is_nothing_to_judge(study: Path, judged: list[object]) -> None:
+    coordinator = opened(study, EVERY_STEP, ())
+    with coordinator.store.transaction():
+        trial = coordinator.add_trial({})
+        coordinator.begin(trial, 2, 0.0)
+        coordinator.report(trial, Report(1, 0.25))
+    written = coordinator.store.rows(f"SELECT {COLUMNS} FROM reports")
+    coordinator.store.close()
+    assert judged == []
+    assert [tuple(row.values()) for row in written] == [("step", 1, 1, 0.25, 0.0, "valid")]
+
+
+@pytest.mark.parametrize("interval", [1, "end"])
+def test_in_the_process_of_the_trial(
+    interval: Literal[1, "end"], tmp_path: Path, judged: list[object]
+) -> None:
+    trial, link = make_trial(tmp_path, lambda model: model, interval=interval, upper=2.0)
+    for step in trial.steps(4):
+        trial.report(float(step), model=float(step), snapshot=float)
+    trial.close()
+    assert len(judged) == (4 if interval == 1 else 1)
+    assert len(link.models) == 1  # by the same verdict
+
+
+@pytest.mark.parametrize("policy", ["ace:interval=1,gate=False,truncation=0", "none+after", "ace2"])
+def test_in_a_replay(policy: str, judged: list[object]) -> None:
+    """At a report, at the end of a record that breaks off, and after the run."""
+    both = [EOD, TableConstraint("size", upper=1.0, cost_s=0.5)]
+    curves = [
+        curve([0.5, 0.6], [0.1 * n, 0.3], total=total, size=[0.5, 1.5])
+        for n, total in ((1, 2), (3, 2), (2, 5))
+    ]
+    run = replay(table_of(*curves, constraints=both), policy).summary()
+    assert len(judged) == run.constraint_evaluations > 0
