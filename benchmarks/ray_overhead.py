@@ -36,7 +36,7 @@ from ray.tune.callback import CallbackList
 
 import acetune
 import acetune.ray
-from acetune.ray._broadcast import Board, Publisher, View
+from acetune.ray._broadcast import GateBoard, Publisher, View
 
 AT_ONCE: tuple[int, ...] = (1, 4, 16)
 WARM_UP = 4  # reports of a trial before those that are timed
@@ -292,7 +292,7 @@ def board_reads_a_second(reads: int) -> float:
     """How many reads a board serves, all asked by one process."""
     best = tuple((float(k), f"trial_{k:05d}") for k in range(3))
     costs = acetune.Stopper(objective="loss", mode="min").history.costs
-    board = ray.remote(Board).options(num_cpus=0).remote([None])
+    board = ray.remote(GateBoard).options(num_cpus=0).remote([None])
     ray.get(board.publish.remote(View(costs, best, 0.0, 0.0)))
     ray.get([board.read.remote() for _ in range(50)])
     began = time.perf_counter()

@@ -18,8 +18,8 @@ from typing import Any
 
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
 from acetune.core.reason import INTERRUPTED
+from acetune.study.package_versions import installed_versions
 from acetune.study.store import Store, reading
-from acetune.study.versions import installed_versions
 from acetune.trial.artifacts import delete_inside
 from acetune.trial.hardware import available_cores, processor
 from paper.live_plan import LiveCase

@@ -22,7 +22,7 @@ from quick import TESTS, Guard, why_slow
         ("optuna_pruner/test_processes.py", "test_processes.py imports multiprocessing"),
         ("paper_experiments/test_reproduce.py", "it is in paper_experiments/"),
         ("report/test_still.py", "test_still.py uses the fixture browser"),
-        ("study/test_result.py", "helpers.py imports acetune.tune"),  # engines/helpers.py
+        ("study/test_result.py", "helpers.py imports acetune.tune"),  # run/helpers.py
         ("test_documentation_frameworks.py", "documents.py imports subprocess"),
     ],
 )

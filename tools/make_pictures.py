@@ -287,7 +287,7 @@ def way_of_a_report(draw: Drawing, begins: dict[str, float]) -> None:
     draw.module(84, trial, 96, "trial")
     draw.module(244, trial, 80, "checks")
     draw.module(84, policies, 80, "policy")
-    draw.module(384, policies, 136, "stopper_trial")
+    draw.module(384, policies, 136, "stopper")
     draw.module(624, policies, 180, "_ace2, _asha, …")
     draw.module(384, core, 136, "history")
 

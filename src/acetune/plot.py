@@ -94,7 +94,7 @@ def curves(study: Study, trials: Sequence[int] | None = None) -> go.Figure:
         best objective that is invalid, stopped trials of each stratum, running ones.
     """
     wanted = None if trials is None else list(trials)
-    return _figures.curves(_figures.Digest(_view(study)), wanted).figure
+    return _figures.curves(_figures.FigureData(_view(study)), wanted).figure
 
 
 def time(study: Study) -> go.Figure:
@@ -109,7 +109,7 @@ def reasons(study: Study) -> go.Figure:
 
 def strata(study: Study, by: Literal["time", "step"] = "time") -> go.Figure:
     """How many reports were valid, invalid and unchecked, over ``"time"`` or by ``"step"``."""
-    return _figures.strata(_figures.Digest(_view(study)), by).figure
+    return _figures.strata(_figures.FigureData(_view(study)), by).figure
 
 
 def importance(study: Study) -> go.Figure:

@@ -13,8 +13,8 @@ from acetune.core.goals import Estimate, Goals, Objective
 from acetune.core.reason import INTERRUPTED, stated
 from acetune.study.result import load
 from cli.inside import Command
-from engines.helpers import by_hand, g_of, tune
 from report.written import Attempt, Written, write
+from run.helpers import by_hand, g_of, tune
 
 TABLE = [[(3.0, 1.0)], [(1.0, 1.0)], [(2.0, 1.0)]]
 FILE = """

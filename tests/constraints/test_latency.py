@@ -22,7 +22,7 @@ import pytest
 
 import acetune
 from acetune import Constraint, Estimate, Trial
-from acetune.constraints._reserved import MeasurementError, helper_on
+from acetune.constraints._reserved_device import MeasurementError, helper_on
 from acetune.constraints.latency import LatencyCheck, LatencyProfile, measure_latency, quantile
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError

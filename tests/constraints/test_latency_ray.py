@@ -20,7 +20,7 @@ from constraints.test_latency_study import (
     timed,
     training,
 )
-from engines.helpers import append_line, read_lines, rows, wait_for
+from run.helpers import append_line, read_lines, rows, wait_for
 
 
 def function_trainable(log: Path, start: Path) -> Any:

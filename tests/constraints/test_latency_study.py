@@ -33,7 +33,7 @@ from acetune.run._pipe_link import PipeLink
 from acetune.study.opening import CodeChangedWarning
 from acetune.trial.exclusive import DeviceUse, alone, waiting_until
 from acetune.trial.hardware import describe_hardware
-from engines.helpers import (
+from run.helpers import (
     append_line,
     output_of,
     read_lines,
@@ -371,7 +371,7 @@ HANGS = """
 import pathlib, sys
 sys.path.insert(0, sys.argv[1])
 from constraints.test_latency_study import hanging
-from engines.helpers import tune
+from run.helpers import tune
 
 train, limits = hanging(pathlib.Path(sys.argv[2]))
 tune(

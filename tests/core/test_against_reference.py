@@ -21,8 +21,7 @@ from acetune.core.goals import Constraint, Estimate, FailedCheck
 from acetune.core.outcome import outcome
 from acetune.core.trial_record import Checkpoint
 from acetune.policies import ACE, ASHA, NoStopping, Policy
-from acetune.policies.stopper import RepeatedReportWarning, Stopper
-from acetune.policies.stopper_trial import StopperTrial
+from acetune.policies.stopper import RepeatedReportWarning, Stopper, StopperTrial
 from properties import TIMEOUT_S, examples_or_more
 
 from .reference import (

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from acetune import ACE, Stopper
-from acetune.core.groups import Group
+from acetune.core.ranked_groups import Group
 from acetune.core.trial_record import Progress
 from acetune.policies.policy import best_step
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acetune.core.once import SayOnce
+from acetune.core.say_once import SayOnce
 
 
 def test_each_text_is_said_once() -> None:

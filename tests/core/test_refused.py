@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from acetune import ACE, ACE2, ASHA, Constraint, NoStopping, Policy, Stopper
 from acetune.core.errors import ReportError
 from acetune.core.report_values import LARGEST_STEP
-from acetune.policies.stopper_trial import StopperTrial
+from acetune.policies.stopper import StopperTrial
 from properties import examples
 
 LIMITS = (Constraint("g", upper=1), Constraint("h", lower=0))

@@ -13,8 +13,7 @@ from acetune.core.errors import ReportError
 from acetune.core.goals import Constraint, FailedCheck
 from acetune.core.outcome import Outcome, outcome
 from acetune.policies import ACE, ASHA, NoStopping, Policy
-from acetune.policies.stopper import RepeatedReportWarning, Stopper
-from acetune.policies.stopper_trial import StopperTrial
+from acetune.policies.stopper import RepeatedReportWarning, Stopper, StopperTrial
 
 NAN = math.nan
 

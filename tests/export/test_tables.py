@@ -20,8 +20,8 @@ from acetune.core.errors import AcetuneError, MissingExtraError, StudyFileError
 from acetune.core.goals import FailedCheck
 from acetune.export import to_csv, to_parquet
 from acetune.study.store import Store
-from engines.helpers import rows
 from export.kit import BEGAN, writing
+from run.helpers import rows
 from synthetic_study import append_reports, make_study
 
 HOSTILE = 'a "quoted"\r\nline,\rand =1+1;\tend\n'

@@ -13,7 +13,7 @@ import pytest
 
 from acetune.interprocess.child import Child, module_path
 from acetune.interprocess.frames import BlockingChannel
-from engines.helpers import alive, read_lines, script, wait_for
+from run.helpers import alive, read_lines, script, wait_for
 
 CORES = sorted(os.sched_getaffinity(0))
 UNNAMED = signal.SIGRTMIN + 3  # a signal without a name of its own

@@ -15,8 +15,7 @@ from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint, FailedCheck
 from acetune.core.measured_costs import Costs
 from acetune.policies import ACE2
-from acetune.policies.stopper import Stopper
-from acetune.policies.stopper_trial import StopperTrial
+from acetune.policies.stopper import Stopper, StopperTrial
 from core.test_against_reference import Ask, Declare, Pair, Repeat, Retry, Study, studies
 from optuna_pruner.kit import made, play
 from properties import examples_or_more

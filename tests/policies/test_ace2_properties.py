@@ -21,8 +21,7 @@ from acetune.core.decision import Decision
 from acetune.core.goals import Constraint, Estimate, FailedCheck
 from acetune.core.trial_record import Progress
 from acetune.policies import ACE2, Backoff, Policy, TruncationSelection
-from acetune.policies.stopper import Stopper
-from acetune.policies.stopper_trial import StopperTrial
+from acetune.policies.stopper import Stopper, StopperTrial
 from acetune.study.coordinator import Coordinator
 from acetune.study.store import Store
 from acetune.study.study_trial import StudyTrial

@@ -11,9 +11,9 @@ import pytest
 from acetune import ACE, ACE2, Bandit, Policy
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
-from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.observation import Observation
+from acetune.core.ranked_groups import Filing
 from acetune.core.trial_record import TrialRecord
 from acetune.policies import POLICY_NAMES, parse_policy
 

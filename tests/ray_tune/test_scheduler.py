@@ -23,7 +23,7 @@ from acetune.core.errors import BrokenModelError, GoalError, ReportError
 from acetune.core.goals import Estimate, Goals, Objective
 from acetune.ray import AceScheduler, AceSearch, best_result
 from acetune.ray._broadcast import Terms
-from acetune.ray._experiment import Desk, close_experiment
+from acetune.ray._experiment import Experiment, close_experiment
 from acetune.ray._result_format import Attempt, Message, best_in
 from acetune.trial.link import Report
 
@@ -212,7 +212,7 @@ def test_configurations_that_json_cannot_say(tmp_path: Path) -> None:
 def test_a_name_that_comes_back_with_another_configuration(tmp_path: Path) -> None:
     """Restored from before it made a trial, Ray makes another one by the same name."""
     goals = Goals(Objective("auc", "max"), (EOD,))
-    desk = Desk(tmp_path / "study.db", f"local:{tmp_path}", Terms(goals, acetune.ACE(), 1, 3))
+    desk = Experiment(tmp_path / "study.db", f"local:{tmp_path}", Terms(goals, acetune.ACE(), 1, 3))
 
     def take(name: str, x: float, token: str) -> None:
         attempt = Attempt(token, 1, 1, None, 0.0, 0)

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from acetune.core.outcome import outcome
 from acetune.policies import Policy
-from acetune.policies.stopper import Stopper
-from acetune.policies.stopper_trial import StopperTrial
+from acetune.policies.stopper import Stopper, StopperTrial
 from core.reference import Limit, ReferenceStudy, Rule
 
 from .watching import Event

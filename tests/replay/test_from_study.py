@@ -19,7 +19,7 @@ from acetune.replay._simulator import simulate
 from acetune.replay.curve_table import CurveTable
 from acetune.replay.from_study import table_from_study
 from acetune.replay.table_file import read_table, write_table
-from engines.helpers import SPACE, by_hand, g_of, states, tune
+from run.helpers import SPACE, by_hand, g_of, states, tune
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

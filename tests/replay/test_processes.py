@@ -21,7 +21,7 @@ from acetune.core.errors import GoalError, TrainingCodeError
 from acetune.interprocess.child import Child
 from acetune.replay import parallel as processes
 from acetune.replay.parallel import Lost, run_jobs
-from engines.helpers import alive, append_line, output_of, read_lines, script, wait_for
+from run.helpers import alive, append_line, output_of, read_lines, script, wait_for
 
 
 @pytest.fixture(autouse=True)

@@ -34,7 +34,7 @@ from acetune.replay.recorder import (
 from acetune.replay.table_file import read_table
 from acetune.replay.training import RecordedCurve, Task, train_curve
 from acetune.searchers.space import Space
-from engines.helpers import alive, append_line, read_lines, wait_for
+from run.helpers import alive, append_line, read_lines, wait_for
 
 # by value, so that workers need not import the tests with all they import
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

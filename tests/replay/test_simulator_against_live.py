@@ -23,7 +23,7 @@ from acetune.replay._synthetic import synthetic_table
 from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.judged_table import judge
 from acetune.study.store import reading
-from engines.helpers import InOrder, report_rows, trial_rows, tune
+from run.helpers import InOrder, report_rows, trial_rows, tune
 
 from . import watching
 from .watching import Reported, replay

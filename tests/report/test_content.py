@@ -19,13 +19,13 @@ from acetune.cli.show import to_json
 from acetune.core.goals import Goals, Objective
 from acetune.core.reason import stated
 from acetune.report._content import content, trial_detail
-from acetune.report.figures import Digest, chosen_trials
+from acetune.report.figures import FigureData, chosen_trials
 from acetune.study.findings import Ledger
 from acetune.study.result import result_of
 from acetune.study.store import reading
 from acetune.study.view import StudyView
-from engines.helpers import by_hand, g_of, tune
 from report.written import Attempt, Written, studies, write, write_attempt
+from run.helpers import by_hand, g_of, tune
 
 #            (loss, g) at steps 1, 2, 3
 TABLE = [
@@ -236,7 +236,7 @@ def test_when_fresh_data_breaks_a_limit_nothing_is_recommended(study: Path) -> N
         "it holds a rejected candidate: step 2 of 3 broke a limit on fresh data"
         in trial_detail(view, rejected["trial"])["why"]
     )
-    digest = Digest(view)
+    digest = FigureData(view)
     assert digest.answer is None and digest.rejected is not None
     assert digest.rejected.trial == rejected["trial"]
     assert chosen_trials(digest)[rejected["trial"]] == "rejected on fresh data"
@@ -262,7 +262,7 @@ def test_verdicts_on_earlier_attempts_stand(study: Path, said: list[str | None])
     view = StudyView(study)
     answer = require_same_numbers(view)["answer"]
     assert result_of(view).candidates == acetune.load(study).candidates
-    star = Digest(view).answer
+    star = FigureData(view).answer
     if "confirmed" not in said:
         assert answer["best"] is star is None and answer["outcome"] == "rejected"
     else:

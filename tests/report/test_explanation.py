@@ -29,10 +29,10 @@ from acetune.core.reason import NO_REASON, stated
 from acetune.policies.policy import Policy
 from acetune.report._trials import trial_detail
 from acetune.report.explanation import headline, telling, why_unchecked
-from acetune.report.figures import FIGURES, Digest
+from acetune.report.figures import FIGURES, FigureData
 from acetune.study.view import StudyView
-from engines.helpers import by_hand, g_of, tune
 from report.written import Attempt, Written, planned, write
+from run.helpers import by_hand, g_of, tune
 
 GOALS = Goals(Objective("loss"), (Constraint("g", upper=0.2),))
 
@@ -124,7 +124,7 @@ def test_when_a_check_was_due(policy: Policy, when: str, study: Path) -> None:
     with store.transaction():
         store.set_plan(1, 1, *planned(policy, 64, interval, 0.5))
     store.close()
-    drawing = FIGURES["intervals"](Digest(StudyView(study)))
+    drawing = FIGURES["intervals"](FigureData(StudyView(study)))
     assert drawing.table is not None
     if not isinstance(policy, ACE2):
         assert f"due {drawing.table.rows[0][0]}" in f"due {when}".replace("once, ", "")
@@ -168,7 +168,7 @@ def test_a_last_step_that_became_known_late_is_not_called_a_reason(study: Path) 
         "chosen"
     )
     assert usual.startswith("constraint: due once, at the end of 10 steps, because a check cost")
-    caption = FIGURES["intervals"](Digest(view)).caption
+    caption = FIGURES["intervals"](FigureData(view)).caption
     assert "The T of 1 trial became known after the start" in caption
 
 

@@ -26,8 +26,8 @@ from acetune.report import figures
 from acetune.report._breakpoints import breakpoints
 from acetune.report.figures import (
     FIGURES,
-    Digest,
     Drawing,
+    FigureData,
     chosen_trials,
     drawings,
     page_figures,
@@ -72,8 +72,8 @@ def view_of(study: Written) -> StudyView:
         return StudyView(Path(folder) / "study.db")
 
 
-def digest_of(*trials: Attempt, goals: Goals = G) -> Digest:
-    return Digest(view_of(Written(goals, [[one] for one in trials])))
+def digest_of(*trials: Attempt, goals: Goals = G) -> FigureData:
+    return FigureData(view_of(Written(goals, [[one] for one in trials])))
 
 
 def drawn(view: StudyView, id: str) -> Drawing:
@@ -190,7 +190,7 @@ def test_figures_stay_small(large: StudyView) -> None:
 
 
 def test_what_was_left_out_is_said(large: StudyView) -> None:
-    digest = Digest(large)
+    digest = FigureData(large)
     tradeoff = FIGURES["tradeoff"](digest)
     measured = len(digest.measured.rows)
     shown = sum(
@@ -244,7 +244,7 @@ def test_the_answer_is_that_of_the_study(study: Written) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "study.db"
         write(study, path).close()
-        result, digest = acetune.load(path), Digest(StudyView(path))
+        result, digest = acetune.load(path), FigureData(StudyView(path))
     answer = digest.answer
     found = None if answer is None else (answer.trial, answer.attempt, answer.step, answer.value)
     best = result.best
@@ -276,7 +276,7 @@ def test_progress_in_numbers_is_not_thinned() -> None:
 
 
 def test_the_front_is_what_nothing_beats(large: StudyView) -> None:
-    digest = Digest(large)
+    digest = FigureData(large)
     measured = digest.measured
     tradeoff = FIGURES["tradeoff"](digest)
     for panel, constraint in enumerate(large.goals.constraints):
@@ -311,7 +311,7 @@ def test_time_goes_on_with_the_session_and_not_while_the_machine_sleeps(tmp_path
     with sqlite3.connect(tmp_path / "study.db") as db:
         db.execute("UPDATE reports SET time = time + 50000 WHERE step = 2")
     db.close()
-    digest = Digest(StudyView(tmp_path / "study.db"))
+    digest = FigureData(StudyView(tmp_path / "study.db"))
     assert digest.elapsed.tolist() == [1.0, 12.0] and digest.end == 12.0
 
 
@@ -382,7 +382,7 @@ def test_the_band_holds_the_staircase(tmp_path: Path) -> None:
 
 
 def test_trials_are_chosen_for_a_reason(large: StudyView) -> None:
-    digest = Digest(large)
+    digest = FigureData(large)
     chosen = chosen_trials(digest)
     assert digest.answer is not None
     assert chosen[digest.answer.trial] == "holds the answer"
@@ -451,7 +451,7 @@ def test_saved_by_stopping_is_estimated_from_the_steps_left() -> None:
 def test_a_resumed_trial_has_the_mean_cost_of_the_steps_it_took() -> None:
     lost = attempt((9, 1), (8, 1), (7, 1), (6, 1))
     again = replace(attempt((5, 1), (4, 1), state="stopped"), resumed_from=4)
-    saved = saved_by_stopping(Digest(view_of(Written(G, [[lost, again]]))))
+    saved = saved_by_stopping(FigureData(view_of(Written(G, [[lost, again]]))))
     assert saved.seconds == 4 * 2.0  # steps 7 to 10
 
 
@@ -467,7 +467,7 @@ def test_the_threshold_is_the_theorems(large: StudyView) -> None:
 
 @pytest.mark.parametrize("by", ["time", "step"])
 def test_every_report_is_in_one_bar(large: StudyView, by: Any) -> None:
-    drawing = figures.strata(Digest(large), by)
+    drawing = figures.strata(FigureData(large), by)
     strata = acetune.load(large.path).strata
     assert {t["name"]: sum(t["y"]) for t in drawing.data} == {
         name: strata.get(name, 0) for name in ("valid", "invalid", "unchecked")

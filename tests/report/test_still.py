@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
 from acetune.report._markup import to_html
-from acetune.report._still import round_values, still
+from acetune.report._static_figure import round_values, still
 from acetune.report.figures import page_figures
 from acetune.report.html import write_report
 from acetune.study.view import StudyView

@@ -16,7 +16,7 @@ from hypothesis import given
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
 from acetune.core.reason import LAST_STEP
-from acetune.study.columns import DECISIONS, KINDS, STRATA
+from acetune.study.report_arrays import DECISIONS, KINDS, STRATA
 from acetune.study.store import Store
 from acetune.study.view import StudyView
 from acetune.trial.artifacts import kept_name

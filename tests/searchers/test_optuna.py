@@ -19,7 +19,7 @@ from acetune.core.errors import GoalError
 from acetune.core.outcome import Outcome, outcome
 from acetune.searchers.optuna_samplers import OptunaSearcher, distributions
 from acetune.searchers.space import Space
-from engines.helpers import by_hand, g_of, tune
+from run.helpers import by_hand, g_of, tune
 from searchers.helpers import SPACE, SQUARE, far_from, made, suggestions
 
 

@@ -17,7 +17,7 @@ from acetune.core.outcome import Outcome
 from acetune.searchers import SEARCHER_NAMES, make_searcher
 from acetune.searchers.space import Space
 from acetune.testing import check_searcher
-from engines.helpers import tune
+from run.helpers import tune
 from searchers.helpers import SPACE, SQUARE, distance, far_from, made, suggestions
 
 # these are told the constraint and make use of it; the others never look at it

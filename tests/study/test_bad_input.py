@@ -13,7 +13,7 @@ import pytest
 import acetune
 from acetune import ACE, ASHA, Constraint, NoStopping, Trial
 from acetune.core.errors import GoalError, SearchError, SpaceError
-from engines.helpers import SPACE, tune
+from run.helpers import SPACE, tune
 
 G = Constraint("g", upper=1, check=lambda model: 0)
 

@@ -14,8 +14,8 @@ import pytest
 import acetune
 from acetune import ACE, Constraint, Estimate, StudyResult
 from acetune.core.goals import Goals, Objective
-from engines.helpers import Events, append_line, by_hand, g_of, read_lines, rows, tune
 from report.written import Attempt, Written, write
+from run.helpers import Events, append_line, by_hand, g_of, read_lines, rows, tune
 
 # trial 2 is best, then 3, 1, 4; the search finds all of them valid
 TABLE = [[(3.0, 1.0)], [(1.0, 1.0)], [(2.0, 1.0)], [(4.0, 1.0)]]

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from acetune.study.coordinator import Coordinator
-from acetune.trial.link import Report
-from acetune.replay.curve_table import TableConstraint
-from acetune.policies.stopper import Stopper
-from acetune.testing._noting_link import make_trial
 
 from acetune import ACE, ACE2, Constraint
 from acetune.core.goals import Estimate, FailedCheck, Goals
 from acetune.policies import Policy
+from acetune.policies.stopper import Stopper
+from acetune.replay.curve_table import TableConstraint
+from acetune.study.coordinator import Coordinator
 from acetune.study.opening import describe_study
 from acetune.study.store import Store
+from acetune.testing._noting_link import make_trial
+from acetune.trial.link import Report
 from replay.watching import EOD, curve, replay, table_of
 
 EVERY_STEP = ACE(truncation=0, interval=1, gate=False)

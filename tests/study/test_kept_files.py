@@ -31,7 +31,7 @@ from acetune.study.store import Store
 from acetune.study.view import StudyView
 from acetune.trial.artifacts import Kept, kept_name, write_folder
 from acetune.trial.trial import artifacts
-from engines.helpers import Events, by_hand, g_of, rows, trial_rows, tune
+from run.helpers import Events, by_hand, g_of, rows, trial_rows, tune
 
 from .format_1 import LIMIT as LIMIT_1
 from .format_1 import POLICY as POLICY_1
@@ -195,9 +195,9 @@ def test_a_worker_can_name_only_its_own_folder(study: Path, path: str) -> None:
         trial = coordinator.add_trial({"x": 1.0})
         coordinator.begin(trial, 9, 0.0)
         with pytest.raises(ReportError, match="a place that is not its own"):
-            coordinator.shelf.add_model(trial, 1, path, 1)
+            coordinator.kept_models.add_model(trial, 1, path, 1)
         with pytest.raises(ReportError, match="a place that is not its own"):
-            coordinator.shelf.add_checkpoint(trial, 1, path, 1)
+            coordinator.kept_models.add_checkpoint(trial, 1, path, 1)
     assert opened.kept() == []
     opened.close()
 

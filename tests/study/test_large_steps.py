@@ -21,7 +21,7 @@ from acetune.report.dashboard._reader import Reader
 from acetune.report.html import write_report
 from acetune.study.view import StudyView
 from cli.inside import Command
-from engines.helpers import report_rows, states, trial_rows, tune
+from run.helpers import report_rows, states, trial_rows, tune
 
 LAST = 2**62
 STEPS = [2**31 - 1, 2**31, 2**31 + 1, 2**32 + 1, 2**53 + 1, 2**53 + 3, LAST - 1]

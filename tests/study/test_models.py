@@ -12,7 +12,7 @@ import pytest
 
 import acetune
 from acetune import ACE, Constraint, NoStopping, Trial
-from engines.helpers import Events, by_hand, g_of, rows, tune
+from run.helpers import Events, by_hand, g_of, rows, tune
 
 EVERY_STEP = ACE(truncation=0, interval=1, gate=False)
 LIMIT = Constraint("g", upper=2, check=g_of)

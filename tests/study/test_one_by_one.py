@@ -20,7 +20,7 @@ from acetune.cli.exits import code_of
 from acetune.report.html import write_report
 from acetune.study.ledger import ledger_of
 from acetune.study.view import StudyView
-from engines.helpers import report_rows, rows, tune
+from run.helpers import report_rows, rows, tune
 
 STEPS = 4
 XS = [0.9, 0.8, 0.7, 0.2, 0.6, 0.1, 0.5, 0.3, 0.95, 0.05]

@@ -13,16 +13,16 @@ from typer.testing import CliRunner
 
 import acetune
 from acetune.cli import app
-from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.observation import Observation
+from acetune.core.ranked_groups import Filing
 from acetune.core.reason import NO_REASON, Reason, Wording, stated
 from acetune.core.trial_record import TrialRecord
 from acetune.policies import Action, Decision, Policy
 from acetune.run._messages import decode, encode
 from acetune.testing import check_policy
 from acetune.trial.link import Reply
-from engines.helpers import by_hand, rows, tune
+from run.helpers import by_hand, rows, tune
 
 
 def test_the_short_form_names_what_is_counted_together() -> None:

@@ -14,7 +14,7 @@ import pytest
 import acetune
 from acetune import ACE, Constraint, Estimate, NoStopping, StudyResult, Trial
 from acetune.core.errors import GoalError, ReportError
-from engines.helpers import by_hand, g_of, report_rows, rows, tune
+from run.helpers import by_hand, g_of, report_rows, rows, tune
 
 EVERY_STEP = ACE(truncation=0, interval=1, gate=False)
 GATED = ACE(truncation=0, interval=1)

@@ -30,7 +30,7 @@ from acetune.core.errors import (
 from acetune.study.opening import CodeChangedWarning
 from acetune.study.store import Store
 from acetune.study.view import StudyView
-from engines.helpers import (
+from run.helpers import (
     Events,
     append_line,
     read_lines,
@@ -269,7 +269,7 @@ def test_loading_a_study_that_is_not_there(tmp_path: Path) -> None:
 SLOW = """
 import pathlib, sys, time
 sys.path.insert(0, sys.argv[1])
-from engines.helpers import append_line, tune
+from run.helpers import append_line, tune
 
 folder = pathlib.Path(sys.argv[2])
 

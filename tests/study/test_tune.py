@@ -24,7 +24,7 @@ from acetune import ACE, ASHA, Constraint, NoStopping, Stopper, StudyCallback, T
 from acetune.core.errors import StudyError
 from acetune.core.outcome import Outcome
 from acetune.run.terminal import LiveProgress, PlainProgress, make_progress
-from engines.helpers import (
+from run.helpers import (
     Events,
     InOrder,
     append_line,

@@ -14,7 +14,7 @@ from acetune import ACE, ASHA, Constraint, Trial
 from acetune.core.errors import ReportCallError, StudyError
 from acetune.core.goals import Estimate
 from acetune.trial.checks import MISSING, call_check, takes_model
-from engines.helpers import report_rows, states, tune
+from run.helpers import report_rows, states, tune
 
 MODEL = 5.0
 EMPTY = -1.0  # what the checks below return where they are called without

@@ -9,9 +9,9 @@ import pytest
 
 from acetune import ACE, ACE2, NoStopping, Policy
 from acetune.core.decision import Action, Decision
-from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.observation import Observation
+from acetune.core.ranked_groups import Filing
 from acetune.core.trial_record import Progress, TrialRecord
 from acetune.testing import check_policy
 

@@ -25,7 +25,7 @@ from acetune.replay.recorder import record as record_table
 from acetune.replay.table_file import write_table
 from acetune.replay.training import RecordedCurve, Task
 from acetune.run.local_workers import available_cores
-from acetune.study.versions import installed_versions
+from acetune.study.package_versions import installed_versions
 from acetune.trial.hardware import describe_hardware
 
 _PACKAGES = ("acetune", "numpy", "lightgbm", "scikit-learn", "torch", "transformers")

@@ -17,8 +17,8 @@ from rich.text import Text
 
 from acetune.cli.progress_bar import progress_bar
 from acetune.core.errors import AcetuneError, GoalError
+from acetune.core.formatting import count as counted
 from acetune.core.goals import Constraint
-from acetune.core.words import count as counted
 from acetune.policies import POLICY_NAMES
 from acetune.replay.compare import Setting, compare
 from acetune.replay.curve_table import CurveTable

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acetune.constraints import _reserved
+from acetune.constraints import _reserved_device as _reserved
 from acetune.core.errors import GoalError
 from acetune.core.goals import Estimate
 from acetune.core.numbers import require_whole

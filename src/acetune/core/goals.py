@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
-from acetune.core import words
+from acetune.core import formatting as words
 from acetune.core.did_you_mean import refuse_unknown
 from acetune.core.errors import GoalError, ReportError
 from acetune.core.numbers import as_number

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from acetune.core.decision import INVALID, STRATA, UNCHECKED, VALID, Decision, Stratum
 from acetune.core.goals import Estimate, FailedCheck
-from acetune.core.groups import Group, GroupId, Key
 from acetune.core.observation import CheckResult, Observation, TrialId
+from acetune.core.ranked_groups import Group, GroupId, Key
 from acetune.core.reason import NO_REASON, Reason
 
 State: TypeAlias = Literal["running", "finished", "stopped", "failed", "interrupted"]

@@ -7,7 +7,7 @@ from acetune.core.history import History
 from acetune.core.observation import Observation
 from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies import Policy
-from acetune.policies.stopper_trial import at_last_step
+from acetune.policies.stopper import at_last_step
 
 
 def decide_again(

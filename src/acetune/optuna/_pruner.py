@@ -19,7 +19,7 @@ from acetune.core.goals import Constraint, Goals, Mode, Objective
 from acetune.core.numbers import require_whole
 from acetune.optuna._attributes import GOALS, read_goals, write_goals
 from acetune.optuna._private_api import StudyAccess, place
-from acetune.optuna._study_history import Digest
+from acetune.optuna._study_history import StudyHistory
 from acetune.optuna._warnings_once import notice_unchecked
 from acetune.policies import Policy, make_policy
 
@@ -102,7 +102,7 @@ stopping='stratum', min_steps=0))
 
     # -- what trials use -------------------------------------------------------------------------
 
-    def digest(self, study: optuna.Study) -> Digest:
+    def digest(self, study: optuna.Study) -> StudyHistory:
         """What this process has read of a study."""
         if self._process != os.getpid():
             self._forget()
@@ -114,7 +114,7 @@ stopping='stratum', min_steps=0))
         self.require_same(study, goals)
         with self._lock:
             digests = self._digests.setdefault(storage, {})
-            return digests.setdefault(study_id, Digest(goals, self.policy, self.confirm_top))
+            return digests.setdefault(study_id, StudyHistory(goals, self.policy, self.confirm_top))
 
     def goals(self, study: optuna.Study) -> Goals:
         """The objective as the study has it, with the constraints."""
@@ -155,7 +155,7 @@ stopping='stratum', min_steps=0))
     def _forget(self) -> None:
         self._process = os.getpid()  # a forked one must not wait for locks of its parent
         self._lock = threading.Lock()
-        self._digests: WeakKeyDictionary[BaseStorage, dict[int, Digest]] = WeakKeyDictionary()
+        self._digests: WeakKeyDictionary[BaseStorage, dict[int, StudyHistory]] = WeakKeyDictionary()
 
     def _require_sense(self) -> None:
         Goals(Objective(self.objective), self.constraints)

@@ -20,9 +20,9 @@ from acetune.core.decision import Action, Decision
 from acetune.core.goals import Goals
 from acetune.core.history import History
 from acetune.core.observation import CheckResult, Observation, check_result, unconstrained
-from acetune.core.once import SayOnce
 from acetune.core.reason import LAST_STEP, Reason, Wording
 from acetune.core.report_values import LARGEST_STEP, require_step
+from acetune.core.say_once import SayOnce
 from acetune.core.trial_record import State
 from acetune.optuna._attributes import (
     START,
@@ -39,8 +39,7 @@ from acetune.optuna._polling import Poll, StaleError
 from acetune.optuna._private_api import StudyAccess, retried
 from acetune.policies import Policy
 from acetune.policies.policy import check_order
-from acetune.policies.stopper import Stopper
-from acetune.policies.stopper_trial import StopperTrial
+from acetune.policies.stopper import Stopper, StopperTrial
 
 logger = logging.getLogger("acetune.optuna")
 
@@ -68,7 +67,7 @@ class _Reading:
     spent: Spent = _NOTHING
 
 
-class Digest:
+class StudyHistory:
     """One study. Whoever uses it holds its lock."""
 
     def __init__(self, goals: Goals, policy: Policy, confirm_top: int) -> None:

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import optuna
 from optuna.storages import BaseStorage
 
-from acetune.core.once import SayOnce
+from acetune.core.say_once import SayOnce
 from acetune.optuna._private_api import place
 
 

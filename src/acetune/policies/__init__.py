@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
-from acetune.core.groups import Filing
+from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason, Wording
 from acetune.policies._ace import ACE
 from acetune.policies._ace2 import ACE2

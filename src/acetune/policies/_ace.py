@@ -7,11 +7,11 @@ from typing import Literal
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
-from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured_costs import Costs
 from acetune.core.numbers import require_share, require_whole
 from acetune.core.observation import Observation
+from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason, Wording
 from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies._worst_share import KEPT, WORST, file_in, in_worst

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from acetune.core.decision import Decision
-from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured_costs import Costs
 from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
+from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason
 from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies._rungs import (

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 from acetune.core.decision import Decision
-from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured_costs import Costs
 from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
+from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason, Wording
 from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies._rungs import EVERY_RUNG, decide_by_place, require_factor, rung_passed

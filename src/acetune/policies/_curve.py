@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
-from acetune.core.groups import Filing, Group
 from acetune.core.history import History
 from acetune.core.numbers import is_number, require_whole
 from acetune.core.observation import Observation
+from acetune.core.ranked_groups import Filing, Group
 from acetune.core.reason import Value, Wording
 from acetune.core.trial_record import TrialRecord
 from acetune.policies._rungs import require_factor, rung_passed

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from acetune.core.decision import Decision
-from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
+from acetune.core.ranked_groups import Filing
 from acetune.core.trial_record import TrialRecord
 from acetune.policies._rungs import decide_by_cutoff, free_rung, require_factor, rungs_up_to
 from acetune.policies.policy import Policy, When, require_when

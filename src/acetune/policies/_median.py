@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 
 from acetune.core.decision import Action, Decision
-from acetune.core.groups import Filing, Group
 from acetune.core.history import History
 from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
+from acetune.core.ranked_groups import Filing, Group
 from acetune.core.reason import Wording
 from acetune.core.trial_record import TrialRecord
 from acetune.policies.policy import Policy, When, require_when

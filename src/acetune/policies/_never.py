@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from acetune.core.decision import Action, Decision
-from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.observation import Observation
+from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Wording
 from acetune.core.trial_record import TrialRecord
 from acetune.policies.policy import Policy, When, require_when

@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
-from acetune.core.groups import Filing, Group, GroupId
 from acetune.core.history import History
 from acetune.core.numbers import is_number
 from acetune.core.observation import Observation
+from acetune.core.ranked_groups import Filing, Group, GroupId
 from acetune.core.reason import Reason, Value, Wording
 from acetune.core.trial_record import TrialRecord
 

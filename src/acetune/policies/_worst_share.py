@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from acetune.core.decision import Stratum
-from acetune.core.groups import Filing
+from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Wording
 
 KEPT = Wording("kept", "rank {rank} of {of} {stratum} reports at step {step}: kept")

@@ -11,10 +11,10 @@ from acetune.core.cost import best_interval, interval_threshold
 from acetune.core.decision import Decision
 from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
-from acetune.core.groups import Filing
 from acetune.core.history import History
 from acetune.core.measured_costs import Costs
 from acetune.core.observation import Observation
+from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason, Wording
 from acetune.core.trial_record import Progress, TrialRecord
 

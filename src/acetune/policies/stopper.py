@@ -8,18 +8,337 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError, ReportError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Mode, Objective
 from acetune.core.history import History
-from acetune.core.numbers import require_whole
-from acetune.core.observation import TrialId
-from acetune.core.report_values import require_step, require_total_steps
-from acetune.core.trial_record import Checkpoint, Progress
+from acetune.core.numbers import as_number, require_whole
+from acetune.core.observation import CheckResult, Observation, TrialId, check_result, unconstrained
+from acetune.core.reason import BY_ITSELF, LAST_STEP, NO_REASON, Reason, Wording, stated
+from acetune.core.report_values import require_cost, require_step, require_total_steps, split_costs
+from acetune.core.trial_record import Checkpoint, Progress, State, TrialRecord, digest
 from acetune.policies import ACE2, Policy
-from acetune.policies.policy import check_order
-from acetune.policies.stopper_trial import StopperTrial
+from acetune.policies.policy import Due, check_due, check_order, finish_due
+
+_AGAIN = Wording("again", "as decided before")
+_AGAIN_RANKED = Wording("again_ranked", "rank {rank} of {of} at step {step}: as decided before")
+
+
+class StopperTrial:
+    """One attempt of a trial. Asking changes nothing; only :meth:`observe` and the endings do."""
+
+    __slots__ = ("_constrained", "_history", "_policy", "_stopper", "record")
+
+    def __init__(self, stopper: Stopper, record: TrialRecord) -> None:
+        self._stopper = stopper
+        self._policy, self._history = stopper.policy, stopper.history
+        self._constrained = bool(stopper.goals.constraints)
+        self.record = record
+
+    @property
+    def interval(self) -> int | None:
+        """The first step at which a check is due; the last one: once, at the end."""
+        return self.record.progress.interval
+
+    @property
+    def schedule(self) -> Reason:
+        """When this trial is checked, in words and numbers."""
+        return self._policy.schedule(self.record) if self._constrained else NO_REASON
+
+    @property
+    def state(self) -> State:
+        """running, finished, stopped, failed or interrupted."""
+        return self.record.state
+
+    def declare(self, total_steps: int) -> None:
+        """Tell the last step of a trial that started without one. The interval stays."""
+        progress = self.record.progress
+        total = require_total_steps(total_steps)
+        if total is not None and total < progress.last_step:
+            raise ReportError(
+                f"total_steps={total} is below step {progress.last_step}, which trial "
+                f"{self.record.id!r} has reported"
+            )
+        if progress.total_steps is not None and progress.total_steps != total:
+            raise ReportError(
+                f"trial {self.record.id!r} has total_steps={progress.total_steps}; "
+                f"it cannot become {total}"
+            )
+        progress.total_steps = total
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    def check_due(self, step: int, value: float, *, snapshot: bool = True) -> int | None:
+        """The step whose checkpoint to check now, or None.
+
+        ``snapshot=False`` says that no copy of the best checkpoint exists: then a check at the end
+        is one of the last step.
+        """
+        record, step = self.record, require_step(step)
+        if step <= record.progress.last_step and record.log.find(step) is not None:
+            return None  # acknowledged before: that report stands
+        loss = self._stopper.goals.objective.loss(as_number(value, "the objective"))
+        due = self.due(step, loss, snapshot)
+        return due.step if due is not None and due.open else None
+
+    def finish_due(self, *, snapshot: bool = True) -> int | None:
+        """For a trial that ended by itself before its last step: a step still to check, or None."""
+        due = self.ending_due(snapshot)
+        return due.step if due is not None and due.open else None
+
+    def due(self, step: int, loss: float, snapshot: bool = True) -> Due | None:
+        """The check that is due at this step, whether or not the gate lets it through."""
+        if not self._constrained:
+            return None
+        gate = self._history.gate
+        return check_due(self._policy, self.record.progress, step, loss, gate, best_kept=snapshot)
+
+    def ending_due(self, snapshot: bool = True) -> Due | None:
+        """The check that is due if the trial ends by itself now, gated or not."""
+        progress = self.record.progress
+        if self.record.state != "running" or progress.last_step == 0:
+            return None
+        if not self._stopper.goals.constraints:
+            return None
+        gate = self._stopper.history.gate
+        return finish_due(self._stopper.policy, progress, gate, best_kept=snapshot)
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    def observe(
+        self,
+        step: int,
+        value: float,
+        constraints: Mapping[str, object] | None = None,
+        primary_cost_s: float | None = None,
+        constraint_cost_s: float | Mapping[str, float] | None = None,
+        *,
+        checked_step: int | None = None,
+        snapshot_cost_s: float = 0.0,
+        decided: Decision | None = None,
+    ) -> Decision:
+        """Report the objective at a step, with the outcome of the check if one was made.
+
+        ``checked_step`` names the checkpoint that was checked where it is not the one
+        :meth:`check_due` asked for. The same step again gets the decision it got before.
+        ``decided`` is a decision taken earlier, which stands: what a resumed study replays.
+        """
+        stopper, record = self._stopper, self.record
+        progress = record.progress
+        loss = stopper.goals.objective.loss(as_number(value, "the objective"))
+        step = require_step(step)
+        if step <= progress.last_step:
+            return self._again(step, loss, constraints)
+        if record.state != "running":
+            raise ReportError(f"trial {record.id!r} has {record.state}; step {step} comes too late")
+        if progress.total_steps is not None and step > progress.total_steps:
+            raise ReportError(f"step {step} lies beyond total_steps={progress.total_steps}")
+
+        self._require_latest()
+        costs = None
+        if constraint_cost_s is not None:
+            costs = split_costs(stopper.goals, constraint_cost_s, constraints)
+        if primary_cost_s is not None:
+            primary_cost_s = require_cost(primary_cost_s, "primary_cost_s")
+        snapshot_cost_s = require_cost(snapshot_cost_s, "snapshot_cost_s")
+        due = self.due(step, loss)
+        check = None
+        if not stopper.goals.constraints and not constraints:
+            check = unconstrained(step, loss)
+        elif constraints is not None:
+            check = self._judge(constraints, step, loss, checked_step, due)
+        decision = self.take(step, loss, check, primary_cost_s, costs, snapshot_cost_s, decided)
+        if check is None and due is not None:
+            self.skip(step)  # only now: a report that is refused changes nothing
+        return decision
+
+    def take(
+        self,
+        step: int,
+        loss: float,
+        check: CheckResult | None,
+        primary_cost_s: float | None,
+        check_cost_s: Mapping[str, float] | None,
+        snapshot_cost_s: float = 0.0,
+        decided: Decision | None = None,
+    ) -> Decision:
+        """Decide on a new report and append it, without looking at it twice.
+
+        What :meth:`observe` ends in; a replay, whose numbers were validated as a whole, begins
+        here.
+        """
+        record, history, policy = self.record, self._history, self._policy
+        report = Observation(
+            record.id, step, loss, check, primary_cost_s, check_cost_s, snapshot_cost_s
+        )
+        filing = policy.file(record, report)
+        decision = decided or policy.decide(record, report, filing, history)
+        if step == record.progress.total_steps:
+            if decision.action is Action.STOP:
+                decision = at_last_step(decision)
+            history.append(record, report, decision, filing)
+            self._end("finished", LAST_STEP)
+        else:
+            history.append(record, report, decision, filing)
+            if decision.action is Action.STOP:
+                self._end("stopped", decision.because)
+        return decision
+
+    def finish(
+        self,
+        constraints: Mapping[str, object] | None = None,
+        constraint_cost_s: float | Mapping[str, float] | None = None,
+        *,
+        checked_step: int | None = None,
+        snapshot_cost_s: float = 0.0,
+    ) -> None:
+        """The trial ended by itself; with the check that :meth:`finish_due` asked for, if any."""
+        if self.record.state != "running":
+            return
+        self._require_latest()
+        snapshot_cost_s = require_cost(snapshot_cost_s, "snapshot_cost_s")
+        due = self.ending_due()
+        if constraints is not None:
+            if checked_step is None:
+                checked_step = due.step if due else self.record.progress.last_step
+            self.add_check(
+                constraints, constraint_cost_s, checked_step, snapshot_cost_s=snapshot_cost_s
+            )
+        elif due is not None:
+            self.skip(self.record.progress.last_step)
+        self._end("finished", BY_ITSELF)
+
+    def skip(self, step: int) -> None:
+        """A check that was due at ``step`` is not made: the checkpoint could not win."""
+        if self.record.gated_at is None:
+            self.record.gated_at = step
+
+    def add_check(
+        self,
+        constraints: Mapping[str, object],
+        constraint_cost_s: float | Mapping[str, float] | None,
+        step: int,
+        *,
+        snapshot_cost_s: float = 0.0,
+    ) -> CheckResult:
+        """A check outside a report: at a trial's own end, or after the run."""
+        # nothing has an effect before all of it was found in order
+        step = require_step(step, "checked_step", least=0)  # Optuna's steps may begin at 0
+        check = self._judge(constraints, step, self._loss_at(step), step, None)
+        costs = None
+        if constraint_cost_s is not None:
+            costs = split_costs(self._stopper.goals, constraint_cost_s, check.measured)
+        self.take_check(check, costs, require_cost(snapshot_cost_s, "snapshot_cost_s"))
+        return check
+
+    def take_check(
+        self,
+        check: CheckResult,
+        check_cost_s: Mapping[str, float] | None,
+        snapshot_cost_s: float = 0.0,
+    ) -> None:
+        """Append a check outside a report, without looking at it twice: see :meth:`take`."""
+        self._history.add_check(self.record, check)
+        self._history.costs.add_check(check_cost_s, snapshot_cost_s, check)
+        self.record.progress.checks += 1
+
+    def fail(self, reason: str | Reason) -> None:
+        """The trial ended with an error. Its reports stay in the ranking."""
+        self._cut_short("failed", reason)
+
+    def interrupt(self, reason: str | Reason) -> None:
+        """The trial was cut off by something outside it, such as the end of the budget."""
+        self._cut_short("interrupted", reason)
+
+    def _cut_short(self, state: State, reason: str | Reason) -> None:
+        if self.record.state == "running":
+            self._end(state, stated(state, reason) if isinstance(reason, str) else reason)
+
+    def restore(self, state: State, reason: Reason = NO_REASON) -> None:
+        """Set how the trial ended: what a resumed study knows from its file."""
+        self._end(state, reason)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _require_latest(self) -> None:
+        record = self.record
+        if record is not self._stopper.history.trials[record.id]:
+            raise ReportError(
+                f"attempt {record.attempt} of trial {record.id!r} was replaced by another one and "
+                "comes too late"
+            )
+
+    def _end(self, state: State, reason: Reason) -> None:
+        if state == "finished" and self.record.state != "finished":
+            self._stopper.history.finished.append(self.record)
+        self.record.state, self.record.reason = state, reason
+
+    def _again(self, step: int, loss: float, constraints: Mapping[str, object] | None) -> Decision:
+        record, log = self.record, self.record.log
+        index = log.find(step)
+        if index is None:
+            raise ReportError(
+                f"trial {record.id!r} reported step {step} after step {record.progress.last_step}; "
+                "steps must rise (a retried trial is a new attempt: start it again)"
+            )
+        same = log.loss[index] == loss
+        if constraints is not None and same:
+            same = log.digest.get(step, 0) == digest(self._stopper.goals.measurements(constraints))
+        if not same:
+            self._stopper.on_repeat(
+                f"trial {record.id!r} reported step {step} again with other values; the first "
+                "report stands"
+            )
+        stopped = record.stop_decision
+        if stopped is not None and stopped.step == step:
+            return stopped
+        rank, of = log.rank[index] or None, log.of[index] or None
+        why = _AGAIN if rank is None else _AGAIN_RANKED
+        return Decision(Action.CONTINUE, why, log.stratum_at(index), rank, of, step)
+
+    def _judge(
+        self,
+        constraints: Mapping[str, object],
+        step: int,
+        loss: float,
+        checked_step: int | None,
+        due: Due | None,
+    ) -> CheckResult:
+        goals, progress = self._stopper.goals, self.record.progress
+        if not goals.constraints:
+            raise ReportError(f"this study has no constraints, got {dict(constraints)!r}")
+        measured = goals.measurements(constraints)
+        if checked_step is None:
+            checked_step = due.step if due is not None else step
+        else:
+            checked_step = require_step(checked_step, "checked_step", least=0)
+        if checked_step == step:
+            checked_loss = loss
+        elif checked_step == progress.best_step:
+            checked_loss = progress.best_loss
+        else:
+            checked_loss = self._loss_at(checked_step)
+        return check_result(goals, checked_step, checked_loss, measured)
+
+    def _loss_at(self, step: int) -> float:
+        """The loss reported at a step that is said to be the checked one."""
+        log = self.record.log
+        index = log.find(step)
+        if index is None:
+            raise ReportError(
+                f"trial {self.record.id!r} reported no step {step}, so it cannot be the checked one"
+            )
+        return log.loss[index]
+
+
+def at_last_step(decision: Decision) -> Decision:
+    """A decision to stop at a trial's last step: the trial finishes there."""
+    code, sentence, _ = decision.wording
+    why = Wording(f"{code}_at_last_step", f"last step, the trial finishes; {sentence}")
+    return replace(decision, action=Action.CONTINUE, why=why)
 
 
 class RepeatedReportWarning(UserWarning):

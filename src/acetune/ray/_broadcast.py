@@ -62,7 +62,7 @@ def board_name(experiment: str) -> str:
     return f"acetune-{job}-{hashlib.sha256(experiment.encode()).hexdigest()[:16]}"
 
 
-class Board:
+class GateBoard:
     """The actor."""
 
     def __init__(self, terms: list[Any]) -> None:
@@ -139,7 +139,7 @@ class Publisher:
     def _make(self) -> bool:
         try:
             self._board = (
-                ray.remote(Board)
+                ray.remote(GateBoard)
                 .options(name=self.name, namespace=NAMESPACE, num_cpus=0, max_restarts=0)
                 .remote([self._terms])
             )

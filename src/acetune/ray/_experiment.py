@@ -16,8 +16,8 @@ import numpy as np
 
 from acetune.core.goals import FailedCheck
 from acetune.core.measured_costs import Costs
-from acetune.core.once import SayOnce
 from acetune.core.reason import Reason, Wording
+from acetune.core.say_once import SayOnce
 from acetune.policies.stopper import Stopper
 from acetune.ray import _result_format as wire
 from acetune.ray._best_losses import Ranking
@@ -37,17 +37,19 @@ _CUT_OFF = Reason(Wording("ended_by_ray", "Ray ended the experiment"))
 _LOST = Reason(Wording("worker_lost", "its worker was lost"))
 _BEAT_S = 1.0
 _NEWS_S = 0.2
-_open: dict[Path, Desk] = {}  # in this process: an experiment restored here takes over the file
+_open: dict[
+    Path, Experiment
+] = {}  # in this process: an experiment restored here takes over the file
 
 
 def close_experiment(folder: str) -> None:
     """Close the study of the experiment in this folder, if it is open in this process."""
-    for desk in list(_open.values()):
-        if desk.experiment.partition(":")[2] == folder:
-            desk.close()
+    for one in list(_open.values()):
+        if one.experiment.partition(":")[2] == folder:
+            one.close()
 
 
-class Desk:
+class Experiment:
     """One experiment, from its first trial to its end."""
 
     def __init__(
@@ -122,7 +124,7 @@ class Desk:
                 stop = self.coordinator.report(trial, message.report).stop
             if message.closed:
                 self.coordinator.finish(trial, message.end)
-        self.coordinator.shelf.sweep()
+        self.coordinator.kept_models.sweep()
         self._look_at_checks(name, message)
         self._news |= self._note_valid(trial.number)
         self._publish_news()
@@ -144,7 +146,7 @@ class Desk:
                 )
             with self.store.transaction():
                 self.coordinator.finish(trial, None)
-            self.coordinator.shelf.sweep()
+            self.coordinator.kept_models.sweep()
         self._publisher.publish(self._view(), wait=True)
 
     def failed(
@@ -256,8 +258,8 @@ class Desk:
         """Note where a model lies: models are pruned, and found again, as in any other study."""
         if self._shelved.get(trial.number) != model:
             self._shelved[trial.number] = model
-            shelf = self.coordinator.shelf
-            shelf.add_model(trial, best.step, model, best.size, best.digest)
+            kept_models = self.coordinator.kept_models
+            kept_models.add_model(trial, best.step, model, best.size, best.digest)
 
     def _goes_on(self, trial: StudyTrial, token: str) -> bool:
         """Whether it is the same run of the trainable that reports."""

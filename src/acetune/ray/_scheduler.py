@@ -16,7 +16,7 @@ from acetune.core.numbers import require_whole
 from acetune.policies import Policy, make_policy
 from acetune.ray import _result_format as wire
 from acetune.ray._broadcast import Terms
-from acetune.ray._experiment import STUDY_NAME, Desk, logger
+from acetune.ray._experiment import STUDY_NAME, Experiment, logger
 from acetune.ray._storage import Storage
 from acetune.study.opening import study_path
 from acetune.trial.link import Report
@@ -79,7 +79,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         self._metric, self._mode = metric, mode
         self._study = None if study is None else study_path(study)
         self._confirm_top, self._keep_models = confirm_top, keep_models
-        self._desk: Desk | None = None
+        self._experiment: Experiment | None = None
         self._latest: dict[str, object] = {}  # by trial: which result was seen last
 
     def __repr__(self) -> str:
@@ -88,7 +88,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
 
     def __getstate__(self) -> dict[str, Any]:
         """As it was before the first trial: what Ray saves; the rest is in the study file."""
-        return {**self.__dict__, "_desk": None, "_latest": {}}
+        return {**self.__dict__, "_experiment": None, "_latest": {}}
 
     # -- what Ray Tune calls ---------------------------------------------------------------------
 
@@ -108,11 +108,11 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         """The first trial tells where the experiment lives."""
         storage = Storage(trial.storage)
-        if self._desk is None or self._desk.experiment != storage.experiment:
-            if self._desk is not None:
-                self._desk.close()
-            self._desk = self._open(storage)
-            weakref.finalize(self, self._desk.close)
+        if self._experiment is None or self._experiment.experiment != storage.experiment:
+            if self._experiment is not None:
+                self._experiment.close()
+            self._experiment = self._open(storage)
+            weakref.finalize(self, self._experiment.close)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Decide on a report. One that makes no sense ends its trial, and not the experiment."""
@@ -154,22 +154,24 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
         """As FIFO. Called again and again, so this is where time passes."""
-        if self._desk is not None:
-            self._desk.beat()
+        if self._experiment is not None:
+            self._experiment.beat()
         return super().choose_trial_to_run(tune_controller)
 
     def debug_string(self) -> str:
         """How the search stands, for Ray's own progress display."""
-        return repr(self) if self._desk is None else f"{self!r}: {self._desk.describe()}"
+        return (
+            repr(self) if self._experiment is None else f"{self!r}: {self._experiment.describe()}"
+        )
 
     # -- inside ----------------------------------------------------------------------------------
 
     @property
-    def _opened(self) -> Desk:
-        assert self._desk is not None, "Ray adds a trial before it reports"
-        return self._desk
+    def _opened(self) -> Experiment:
+        assert self._experiment is not None, "Ray adds a trial before it reports"
+        return self._experiment
 
-    def _open(self, storage: Storage) -> Desk:
+    def _open(self, storage: Storage) -> Experiment:
         path, folder = self._study, storage.local_experiment
         if path is None:
             if folder is None:
@@ -182,7 +184,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         assert self._metric is not None and self._mode is not None
         goals = Goals(Objective(self._metric, self._mode), self._constraints)
         terms = Terms(goals, self._policy, self._confirm_top, self._keep_models)
-        return Desk(path, storage.experiment, terms, folder)
+        return Experiment(path, storage.experiment, terms, folder)
 
     def _message(self, result: Mapping[str, Any]) -> wire.Message:
         """The report in a result; one without acetune.ray.trial is taken as never checked."""

@@ -25,8 +25,7 @@ from acetune.core.reason import BY_ITSELF
 from acetune.core.trial_record import TrialRecord
 from acetune.policies import Policy, parse_policy
 from acetune.policies.policy import Due
-from acetune.policies.stopper import Stopper
-from acetune.policies.stopper_trial import StopperTrial
+from acetune.policies.stopper import Stopper, StopperTrial
 from acetune.replay._table_searcher import Picker, make_picker
 from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import JudgedTable, judge

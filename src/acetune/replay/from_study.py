@@ -12,8 +12,8 @@ import numpy as np
 
 from acetune.core.errors import TableError
 from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
-from acetune.study.columns import Array
 from acetune.study.per_trial import Trials
+from acetune.study.report_arrays import Array
 from acetune.study.view import StudyView, TrialRow, viewing
 
 # parameters, values by metric, costs, T (None: complete; 0: cut off, and not known)

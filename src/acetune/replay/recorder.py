@@ -23,7 +23,7 @@ from acetune.replay.parallel import Lost, run_jobs
 from acetune.replay.table_file import read_table, write_table
 from acetune.replay.training import RecordedCurve, Task, goals_of, require_name, train_curve
 from acetune.searchers.space import Choice, Float, Space
-from acetune.study import sqlite as database
+from acetune.study import connections as database
 
 
 def draw(space: Space, seed: int, config: int) -> dict[str, Any]:

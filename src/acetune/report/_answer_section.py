@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from acetune.core import words
+from acetune.core import formatting as words
+from acetune.core.formatting import count, number
 from acetune.core.goals import Constraint, Goals
-from acetune.core.words import count, number
 from acetune.report._markup import (
     LONGEST,
     Content,

@@ -13,9 +13,9 @@ from acetune.report._breakpoints import breakpoints
 from acetune.report._json_values import as_json, exact, finite
 from acetune.report._trials import trial_detail, trial_table
 from acetune.report.figures import page_figures
-from acetune.study import checkpoints
-from acetune.study.columns import UNCHECKED, VALID
+from acetune.study import best_checkpoints as checkpoints
 from acetune.study.findings import FoundCheckpoint
+from acetune.study.report_arrays import UNCHECKED, VALID
 from acetune.study.result import StudyResult, result_of
 from acetune.study.summary import STATES, duration, size
 from acetune.study.trust import after_failed_confirmation, trust_in_best

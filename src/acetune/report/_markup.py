@@ -10,7 +10,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from acetune.core import words
+from acetune.core import formatting as words
 
 Node: TypeAlias = "str | Element"
 Content = Mapping[str, Any]

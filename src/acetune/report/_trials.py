@@ -23,8 +23,8 @@ from acetune.report.explanation import (
 )
 from acetune.report.figures import trial_figure
 from acetune.study.answer import candidates_of, choose_answer
-from acetune.study.columns import CONTINUE, STEP, STRATA, Array
 from acetune.study.per_trial import NOT_REPORTED, Trials
+from acetune.study.report_arrays import CONTINUE, STEP, STRATA, Array
 from acetune.study.store import Store
 from acetune.study.view import StudyView, TrialRow
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from acetune.core.formatting import estimate, number, parameters
 from acetune.core.goals import Goals
-from acetune.core.words import estimate, number, parameters
 from acetune.policies.policy import checked_along
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.summary import step_of

@@ -23,8 +23,8 @@ from acetune.report._content import content as page_content
 from acetune.report._content import trial_detail
 from acetune.report._markup import Content, clean, short, to_html
 from acetune.report._sections import first_trials, picture, sections
-from acetune.report._still import still
-from acetune.report.figures import Digest, chosen_trials
+from acetune.report._static_figure import still
+from acetune.report.figures import FigureData, chosen_trials
 from acetune.study.view import StudyView
 
 SCRIPTS = ("dom.js", "figures.js", "slider.js", "trials.js", "live.js", "page.js")
@@ -69,7 +69,7 @@ def report_content(view: StudyView) -> dict[str, Any]:
     found["parts"] = sections(found)
     details: dict[int, Any] = {}
     room = _DATA_BYTES - len(_data(found))
-    for trial in _spoken_of(found, chosen_trials(Digest(view))):
+    for trial in _spoken_of(found, chosen_trials(FigureData(view))):
         detail = trial_detail(view, trial)
         room -= len(json.dumps(detail))
         if room < 0 and details:  # that of the answer, the first, is always there

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from acetune.core.errors import StudyError
+from acetune.core.formatting import parameters
 from acetune.core.goals import FailedCheck
-from acetune.core.words import parameters
 from acetune.study.store import Store
 from acetune.study.study_trial import StudyTrial
 from acetune.study.summary import shown

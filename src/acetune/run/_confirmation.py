@@ -20,7 +20,7 @@ from acetune.trial.artifacts import Kept
 
 def check_after_run(engine: Engine, coordinator: Coordinator, wanted: int, at_once: int) -> None:
     """Check trials from the best objective down until enough are feasible."""
-    waiting = coordinator.shelf.waiting_for_check()
+    waiting = coordinator.kept_models.waiting_for_check()
     history = coordinator.stopper.history
     while waiting and waiting[0][0] < history.kth_best(wanted) and not engine.interrupted:
         wave, waiting = waiting[:at_once], waiting[at_once:]
@@ -35,8 +35,8 @@ def check_after_run(engine: Engine, coordinator: Coordinator, wanted: int, at_on
                     measured = {c.name: failed for c in coordinator.goals.constraints}
                 coordinator.check_after_run(trial, step, measured, result.costs)
     with coordinator.store.transaction():
-        coordinator.shelf.prune_after_run()
-    coordinator.shelf.sweep()
+        coordinator.kept_models.prune_after_run()
+    coordinator.kept_models.sweep()
 
 
 def confirm_best(engine: Engine, coordinator: Coordinator, top: int, listeners: Listeners) -> None:

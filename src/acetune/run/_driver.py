@@ -21,9 +21,9 @@ from acetune.run._interrupts import Interrupts
 from acetune.run._notices import Notices
 from acetune.run._pool import Died, Pool, Slot
 from acetune.run._settings import Settings
-from acetune.run._timeouts import Guard
+from acetune.run._timeouts import Timeouts
 from acetune.run._transfer import Parcels
-from acetune.run._trial_queue import Agenda, Evaluation
+from acetune.run._trial_queue import Evaluation, TrialQueue
 from acetune.run.study_callbacks import Listeners
 from acetune.study.coordinator import Coordinator
 from acetune.study.session import Session
@@ -54,7 +54,7 @@ class Engine:
 
     Parameters
     ----------
-    coordinator, agenda:
+    coordinator, queue:
         Who decides and remembers, and which trial is next.
     pool:
         The workers; closed with the engine.
@@ -65,17 +65,17 @@ class Engine:
     def __init__(
         self,
         coordinator: Coordinator,
-        agenda: Agenda,
+        queue: TrialQueue,
         pool: Pool,
         settings: Settings,
         listeners: Listeners,
     ) -> None:
         self._coordinator, self._store = coordinator, coordinator.store
         self._settings, self._listeners = settings, listeners
-        self._pool, self._agenda = pool, agenda
+        self._pool, self._queue = pool, queue
         self._notices = Notices(listeners, coordinator.goals)
         self._parcels = Parcels(self._store.files)
-        self._guard = Guard(coordinator, pool, agenda, self._notices, settings, self._lost)
+        self._timeouts = Timeouts(coordinator, pool, queue, self._notices, settings, self._lost)
         self._broken_checks = BrokenChecks(
             self._store, settings.max_failures, len(coordinator.goals.constraints)
         )
@@ -106,13 +106,13 @@ class Engine:
 
         ``under_way`` are trials of an earlier session that are to be tried again.
         """
-        self._agenda.try_again(under_way)
+        self._queue.try_again(under_way)
         self._session.begin()
-        if self._budget_spent() or self._agenda.left() == 0:
+        if self._budget_spent() or self._queue.left() == 0:
             text = "nothing left to do: the budget is spent; raise time_budget_s or max_trials"
             self._notices.say(text)
         try:
-            self._loop(self._agenda.left)
+            self._loop(self._queue.left)
         except StudyError as error:
             text = str(error).splitlines()[0]
             if text.endswith(":"):  # what it announces are other lines
@@ -135,8 +135,8 @@ class Engine:
         try:
             for slot in self._pool.slots:
                 if slot.busy:
-                    self._guard.cut_off(slot, _STUDY_ENDED)
-            self._coordinator.shelf.sweep()
+                    self._timeouts.cut_off(slot, _STUDY_ENDED)
+            self._coordinator.kept_models.sweep()
         finally:
             self._parcels.close()
             self._pool.close()
@@ -156,7 +156,7 @@ class Engine:
             self._listen()
             for slot in self._pool.slots:
                 if slot.worker is not None and slot.busy:
-                    self._guard.enforce_deadlines(slot)
+                    self._timeouts.enforce_deadlines(slot)
             self._session.beat()
             self._listeners.tick()
         self._session.beat(at_once=True)
@@ -177,7 +177,7 @@ class Engine:
         if at_once or now > self._closing.since + self._settings.stop_grace_s:
             for slot in self._pool.slots:
                 if slot.busy:
-                    self._guard.cut_off(slot, self._closing.reason)
+                    self._timeouts.cut_off(slot, self._closing.reason)
 
     def _budget_spent(self) -> bool:
         budget = self._settings.time_budget_s
@@ -201,7 +201,7 @@ class Engine:
         """Start the next trial; False: it is not known yet, and there are other things to do."""
         give_up_at = time.monotonic() + self._patience_s
         with self._store.transaction():
-            trial = self._agenda.next(lambda: self._called_away(give_up_at))
+            trial = self._queue.next(lambda: self._called_away(give_up_at))
         if trial is None:
             self._patience_s *= 2  # a step may take any time, and those who wait keep others out
             return False
@@ -222,7 +222,7 @@ class Engine:
             self.interrupted
             or self._budget_spent()
             or time.monotonic() > give_up_at
-            or any(self._guard.overdue(slot) for slot in self._pool.slots if slot.worker)
+            or any(self._timeouts.overdue(slot) for slot in self._pool.slots if slot.worker)
         )
 
     def _listen(self) -> None:
@@ -255,7 +255,7 @@ class Engine:
                     answers.append((slot, answer))
         for slot, answer in answers:
             slot.send(answer)
-        self._coordinator.shelf.sweep()
+        self._coordinator.kept_models.sweep()
 
     def _end_misbehaving(self, slot: Slot, message: object, error: Exception) -> None:
         """A worker sent what makes no sense here: it hurts its own trial, and nothing else."""
@@ -269,7 +269,7 @@ class Engine:
         """Act on one message; returns what the worker waits for, or None."""
         if isinstance(message, m.Checking):
             if message.constraint is not None:
-                self._guard.check_begins(slot, message.constraint)
+                self._timeouts.check_begins(slot, message.constraint)
         elif isinstance(message, m.Notice):
             self._notices.once(message.text)
         elif isinstance(message, Died):
@@ -315,9 +315,9 @@ class Engine:
         elif isinstance(message, m.Done):
             if trial.running:
                 raise m.MessageError("it came before the trial had ended")
-            self._agenda.done(slot)
+            self._queue.done(slot)
         elif isinstance(message, m.Failed):
-            self._agenda.fail(slot, message.error, message.traceback, message.certain)
+            self._queue.fail(slot, message.error, message.traceback, message.certain)
         else:
             raise m.MessageError("it is training a trial")
         return None
@@ -343,14 +343,14 @@ class Engine:
 
     def _take_files(self, slot: Slot, trial: StudyTrial, saved: m.Saved) -> None:
         """A model or a checkpoint lies on disk, or has come in pieces and is put there now."""
-        shelf = self._coordinator.shelf
-        shelf.require_own(trial, saved.step, saved.kind, saved.path)
+        kept_models = self._coordinator.kept_models
+        kept_models.require_own(trial, saved.step, saved.kind, saved.path)
         if saved.sent:
             error = self._parcels.unpack(slot.index, saved.path, saved.digest)
             if error is not None:
                 self._notices.not_kept(saved, error)
                 return
-        add = shelf.add_model if saved.kind == "model" else shelf.add_checkpoint
+        add = kept_models.add_model if saved.kind == "model" else kept_models.add_checkpoint
         add(trial, saved.step, saved.path, saved.size, saved.digest)
 
     def _evaluated(self, slot: Slot, result: m.Evaluated) -> None:
@@ -360,7 +360,7 @@ class Engine:
     def _lost(self, slot: Slot, error: str) -> None:
         """A worker is gone: so is what it was doing."""
         if slot.trial is not None:
-            self._agenda.fail(slot, error)
+            self._queue.fail(slot, error)
         elif slot.evaluating is not None:
             self._evaluated(slot, m.Evaluated({}, {}, error))
 

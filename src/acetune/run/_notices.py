@@ -12,7 +12,7 @@ from typing import TextIO
 from acetune.core.decision import Decision
 from acetune.core.errors import GoalWarning
 from acetune.core.goals import Goals
-from acetune.core.once import SayOnce
+from acetune.core.say_once import SayOnce
 from acetune.run._messages import Saved
 from acetune.run.study_callbacks import Listeners
 from acetune.study.study_trial import StudyTrial

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from acetune.core.errors import ReportError
-from acetune.core.once import SayOnce
+from acetune.core.say_once import SayOnce
 from acetune.run._messages import (
     AskGate,
     Begin,

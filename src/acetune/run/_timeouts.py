@@ -12,23 +12,23 @@ from acetune.core.reason import Reason
 from acetune.run._notices import Notices
 from acetune.run._pool import Pool, Slot
 from acetune.run._settings import Settings
-from acetune.run._trial_queue import Agenda
+from acetune.run._trial_queue import TrialQueue
 from acetune.study.coordinator import Coordinator
 
 
-class Guard:
+class Timeouts:
     """Ends workers that outrun a limit. ``lost`` is called for one that is gone, with the why."""
 
     def __init__(
         self,
         coordinator: Coordinator,
         pool: Pool,
-        agenda: Agenda,
+        queue: TrialQueue,
         notices: Notices,
         settings: Settings,
         lost: Callable[[Slot, str], None],
     ) -> None:
-        self._coordinator, self._pool, self._agenda = coordinator, pool, agenda
+        self._coordinator, self._pool, self._queue = coordinator, pool, queue
         self._notices, self._settings, self._lost = notices, settings, lost
         self._timeouts = {c.name: c.timeout_s for c in coordinator.goals.constraints}
 
@@ -45,7 +45,7 @@ class Guard:
         with self._coordinator.store.transaction():
             if slot.trial is not None:
                 self._coordinator.interrupt(slot.trial, reason)
-                self._agenda.release(slot)
+                self._queue.release(slot)
         slot.evaluating = slot.check_deadline = None
 
     def overdue(self, slot: Slot) -> Literal["check", "stop", "report"] | None:
@@ -98,6 +98,6 @@ class Guard:
                     return
                 if decision is not None:
                     self._notices.reported(trial.number, report, decision)
-                self._agenda.count_failure(slot, trial, error)
+                self._queue.count_failure(slot, trial, error)
             else:
                 self._lost(slot, error)

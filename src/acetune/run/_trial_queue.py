@@ -14,7 +14,7 @@ from acetune.study.coordinator import Coordinator
 from acetune.study.study_trial import StudyTrial
 
 
-class Agenda:
+class TrialQueue:
     """New trials, and those to try again.
 
     Parameters

@@ -11,8 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from acetune.core.formatting import count, number
 from acetune.core.goals import Estimate, FailedCheck, Goals
-from acetune.core.words import count, number
 from acetune.run.study_callbacks import StudyCallback, StudyStatus
 from acetune.study.result import StudyResult
 from acetune.study.summary import STATES, duration, summary_rows

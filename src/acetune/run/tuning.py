@@ -27,8 +27,8 @@ from acetune.run._driver import Engine
 from acetune.run._messages import Work
 from acetune.run._options import make_cluster, make_settings, require_options
 from acetune.run._pool import Pool
-from acetune.run._proposals import Director
-from acetune.run._trial_queue import Agenda
+from acetune.run._suggestions import Suggester
+from acetune.run._trial_queue import TrialQueue
 from acetune.run._worker_process import IN_WORKER
 from acetune.run.local_workers import make_site
 from acetune.run.study_callbacks import Listeners, StudyCallback, StudyStatus
@@ -220,12 +220,12 @@ def tune(
         if seed is not None and coordinator.trials:
             # the same seed would begin with the suggestions of the first session again
             search = make_searcher(searcher, searched, points, seed + coordinator.next_number())
-        director = Director(coordinator, search, searched, on_config)
-        director.remind(under_way)
+        suggester = Suggester(coordinator, search, searched, on_config)
+        suggester.remind(under_way)
         listeners = Listeners([*([make_progress()] if progress else []), *callbacks])
         pool = Pool(make_site(cluster, code, store.files, settings), settings.workers)
-        agenda = Agenda(coordinator, director.suggest, director.tell, settings, listeners)
-        driver = Engine(coordinator, agenda, pool, settings, listeners)
+        queue = TrialQueue(coordinator, suggester.suggest, suggester.tell, settings, listeners)
+        driver = Engine(coordinator, queue, pool, settings, listeners)
         status = StudyStatus(coordinator, time_budget_s, max_trials, driver.elapsed)
         listeners.call("on_start", status)
         if store.begun_anew:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from acetune.core.reason import FAILED, INTERRUPTED, NO_REASON, Reason, Wording
-from acetune.study.sqlite import connect_to_read
+from acetune.study.connections import connect_to_read
 
 FORMAT = 3
 

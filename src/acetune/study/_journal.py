@@ -10,7 +10,7 @@ from acetune.core.decision import Decision
 from acetune.core.goals import Estimate, FailedCheck, Goals
 from acetune.core.measurements import to_columns
 from acetune.core.reason import Reason
-from acetune.study._kept_models import Shelf
+from acetune.study._kept_models import KeptModels
 from acetune.study.store import CheckRow, Store
 from acetune.study.study_trial import StudyTrial
 from acetune.trial.link import Report
@@ -52,14 +52,14 @@ class StudyJournal(Journal):
     """Writes to the study file. What a call writes is committed by the engine's transaction."""
 
     def __init__(
-        self, store: Store, shelf: Shelf, goals: Goals, clock: Callable[[], float]
+        self, store: Store, kept_models: KeptModels, goals: Goals, clock: Callable[[], float]
     ) -> None:
-        self._store, self._shelf, self._goals, self._clock = store, shelf, goals, clock
+        self._store, self._kept, self._goals, self._clock = store, kept_models, goals, clock
 
     @property
     def keep_below(self) -> float:
         """See Journal."""
-        return self._shelf.keep_below
+        return self._kept.keep_below
 
     def added(self, trial: StudyTrial) -> None:
         """See Journal."""
@@ -85,8 +85,8 @@ class StudyJournal(Journal):
         if handle.state != "running":
             self.ended(trial, handle.state, handle.record.reason)
         if handle.record.last_check is not None or handle.state != "running":
-            self._shelf.prune(trial.number)
-        self._shelf.settle_checkpoint(trial, report.step)
+            self._kept.prune(trial.number)
+        self._kept.settle_checkpoint(trial, report.step)
 
     def checked(self, trial: StudyTrial, report: Report, kind: str) -> None:
         """See Journal."""
@@ -99,11 +99,11 @@ class StudyJournal(Journal):
         now = self._clock()
         self._store.end_trial(trial.number, trial.attempt, state, reason, now, traceback)
         if state in ("finished", "stopped"):
-            self._shelf.drop_resumable(trial.number)
+            self._kept.drop_resumable(trial.number)
 
     def settled(self, trial: StudyTrial) -> None:
         """See Journal."""
-        self._shelf.prune(trial.number)
+        self._kept.prune(trial.number)
 
     def _write(
         self, trial: StudyTrial, report: Report, kind: str, decision: Decision | None

@@ -23,10 +23,10 @@ class _Arriving(NamedTuple):
     kept: Kept
 
 
-class Shelf:
+class KeptModels:
     """Keeps the models of the best valid checkpoints, and what trials can go on from.
 
-    Workers write the files; the shelf decides which stay. A file is deleted only after the commit
+    Workers write the files; this decides which stay. A file is deleted only after the commit
     that forgot it is on disk, so that the study file never names one that is gone.
     """
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from acetune.study.columns import UNCHECKED, Array
 from acetune.study.per_trial import Trials
+from acetune.study.report_arrays import UNCHECKED, Array
 from acetune.study.view import StudyView
 
 

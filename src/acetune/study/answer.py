@@ -1,6 +1,6 @@
 """Which checkpoints are candidates, and which of them is the answer.
 
-The rule is written here once; checkpoints come from :mod:`acetune.study.checkpoints`.
+The rule is written here once; checkpoints come from :mod:`acetune.study.best_checkpoints`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from acetune.core.goals import Estimate, Objective
-from acetune.study.checkpoints import valid_at, valid_checkpoints
+from acetune.study.best_checkpoints import valid_at, valid_checkpoints
 from acetune.study.findings import Confirmation, FoundCheckpoint
 from acetune.study.view import StudyView
 

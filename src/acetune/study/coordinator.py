@@ -19,7 +19,7 @@ from acetune.core.reason import Reason, Wording
 from acetune.core.trial_record import Progress, State
 from acetune.policies.stopper import Stopper
 from acetune.study._journal import Journal, StudyJournal
-from acetune.study._kept_models import Shelf
+from acetune.study._kept_models import KeptModels
 from acetune.study.store import CheckRow, ReportRow, Store
 from acetune.study.study_trial import StudyTrial
 from acetune.trial.link import Plan, Reply, Report
@@ -53,11 +53,11 @@ class Coordinator:
         self.trials: dict[int, StudyTrial] = {}
         self.rejected = 0
         self._store = store
-        self._shelf: Shelf | None = None
+        self._kept: KeptModels | None = None
         self._journal = Journal()
         if store is not None:
-            self._shelf = Shelf(store, stopper, keep_models)
-            self._journal = StudyJournal(store, self._shelf, stopper.goals, clock)
+            self._kept = KeptModels(store, stopper, keep_models)
+            self._journal = StudyJournal(store, self._kept, stopper.goals, clock)
         self._clock = clock
         self._next = 1
 
@@ -68,10 +68,10 @@ class Coordinator:
         return self._store
 
     @property
-    def shelf(self) -> Shelf:
+    def kept_models(self) -> KeptModels:
         """The models on disk."""
-        assert self._shelf is not None, "a replay keeps no models"
-        return self._shelf
+        assert self._kept is not None, "a replay keeps no models"
+        return self._kept
 
     @property
     def goals(self) -> Goals:
@@ -110,9 +110,9 @@ class Coordinator:
         trial = self.trials[number]
         trial.attempt += 1
         trial.handle = None
-        self.shelf.forget_arriving(number)
+        self.kept_models.forget_arriving(number)
         if resumed_from is None:
-            trial.checkpoint, trial.resumed_from, broken = self.shelf.resume_point(number)
+            trial.checkpoint, trial.resumed_from, broken = self.kept_models.resume_point(number)
             for text in broken:
                 begins = f"goes on from step {trial.resumed_from}"
                 if trial.checkpoint is None:
@@ -294,7 +294,7 @@ class Coordinator:
             state = trial.begun.state
             if state == "interrupted" or (state == "failed" and trial.failures <= retries):
                 under_way.append(number)
-        self.shelf.load()
+        self.kept_models.load()
         return under_way
 
     def _reopen(self, row: Mapping[str, Any]) -> StudyTrial:

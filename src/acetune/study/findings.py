@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from acetune.core.errors import BrokenModelError, ReportError
+from acetune.core.formatting import number
 from acetune.core.goals import Constraint, Estimate, Goals
-from acetune.core.words import number
 from acetune.trial.artifacts import Kept, load_model
 
 Status = Literal["confirmed", "unconfirmed", "failed"]

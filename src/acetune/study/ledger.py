@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from acetune.study.columns import INVALID, STEP, VALID
 from acetune.study.findings import ConstraintTime, FailureOfCheck, Ledger
+from acetune.study.report_arrays import INVALID, STEP, VALID
 from acetune.study.view import StudyView
 
 

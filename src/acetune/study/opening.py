@@ -16,8 +16,8 @@ from typing import Any
 from acetune.core.errors import GoalError, StudyChangedError
 from acetune.core.goals import Constraint, Goals, goals_to_json
 from acetune.policies import Policy
+from acetune.study.package_versions import installed_versions
 from acetune.study.store import Store
-from acetune.study.versions import installed_versions
 
 _MUST_STAY = ("objective", "constraints", "policy", "space")
 _DIMENSIONS = {

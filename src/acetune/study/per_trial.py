@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from acetune.study.checkpoints import checked_rows, checkpoint, losses
-from acetune.study.columns import INVALID, STEP, UNCHECKED, VALID, Array
+from acetune.study.best_checkpoints import checked_rows, checkpoint, losses
 from acetune.study.findings import FoundCheckpoint
+from acetune.study.report_arrays import INVALID, STEP, UNCHECKED, VALID, Array
 from acetune.study.view import StudyView, TrialRow
 
 NOT_REPORTED = -1

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 from acetune.trial.hardware import thread_variables
 
 if TYPE_CHECKING:
-    from acetune.study.columns import Array
+    from acetune.study.report_arrays import Array
 
 # started as a file, and not as interprocess starts one: it imports NumPy and nothing of acetune,
 # which would take as long as reading what it reads
-_PROGRAM = Path(__file__).with_name("columns.py")
+_PROGRAM = Path(__file__).with_name("report_arrays.py")
 _MANY = 100_000  # reports; fewer are read in less time than a process needs to start
 _SHARE = 0.7  # of the reports: this process has to import more, and begins later
 
@@ -80,7 +80,7 @@ class ReadAhead:
         written, _ = process.communicate()
         if process.returncode != 0:
             return None
-        from acetune.study.columns import rows_from_bytes  # here, as it imports NumPy
+        from acetune.study.report_arrays import rows_from_bytes  # here, as it imports NumPy
 
         return rows_from_bytes(written)
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from acetune.core.errors import GoalError
+from acetune.core.formatting import count, number
 from acetune.core.goals import Goals
 from acetune.core.numbers import is_number
 from acetune.core.reason import INTERRUPTED, Reason
-from acetune.core.words import count, number
 from acetune.study._trials_frame import trial_rows
 from acetune.study.answer import (
     Outcome,
@@ -23,11 +23,11 @@ from acetune.study.answer import (
     choose_answer,
     outcome_of,
 )
-from acetune.study.checkpoints import nearest_misses
-from acetune.study.columns import STEP, STRATA
+from acetune.study.best_checkpoints import nearest_misses
 from acetune.study.findings import FailureOfCheck, FoundCheckpoint, Ledger
 from acetune.study.ledger import failed_check, ledger_of
 from acetune.study.qualifying import best_under
+from acetune.study.report_arrays import STEP, STRATA
 from acetune.study.store import Store
 from acetune.study.summary import step_of, summary_html, summary_text
 from acetune.study.view import StudyView, TrialRow, viewing

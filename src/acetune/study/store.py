@@ -31,7 +31,7 @@ from acetune.study._formats import (
     connect_as_now,
     read_wordings,
 )
-from acetune.study.sqlite import connect_to_read
+from acetune.study.connections import connect_to_read
 from acetune.trial.artifacts import (
     Kept,
     OutsideError,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acetune.policies.stopper_trial import StopperTrial
+from acetune.policies.stopper import StopperTrial
 
 
 @dataclass(slots=True)

@@ -8,9 +8,9 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from acetune.core.formatting import count, estimate, missing_words, number, parameters
 from acetune.core.goals import Constraint, Goals
 from acetune.core.reason import FAILED
-from acetune.core.words import count, estimate, missing_words, number, parameters
 from acetune.study.trust import after_failed_confirmation, no_recommendation, trust_in_best
 
 if TYPE_CHECKING:

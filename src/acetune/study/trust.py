@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from acetune.core.formatting import count, number
 from acetune.core.goals import Constraint, Goals
-from acetune.core.words import count, number
 from acetune.study.findings import FoundCheckpoint, broken_on_fresh
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from acetune.core.errors import StudyFileError
 from acetune.core.goals import Goals, goals_from_json
 from acetune.core.reason import Reason, Wording
 from acetune.study._formats import as_reason, connect_as_now, read_wordings
-from acetune.study.columns import (
+from acetune.study.read_ahead import ReadAhead
+from acetune.study.report_arrays import (
     Array,
     Checks,
     Reports,
@@ -28,7 +29,6 @@ from acetune.study.columns import (
     read_ranks,
     read_reports,
 )
-from acetune.study.read_ahead import ReadAhead
 from acetune.study.store import Store, understanding
 from acetune.trial.artifacts import Kept
 
@@ -86,8 +86,8 @@ class StudyView:
     path, info, goals:
         Where the file is, its row of the table ``study`` with JSON decoded, and what is wanted.
     reports, checks:
-        The columns (:class:`~acetune.study.columns.Reports`,
-        :class:`~acetune.study.columns.Checks`).
+        The columns (:class:`~acetune.study.report_arrays.Reports`,
+        :class:`~acetune.study.report_arrays.Checks`).
     trials:
         The latest attempt of each trial, in the order of their numbers.
     sessions, confirmations:

@@ -16,8 +16,7 @@ from acetune.core.decision import Decision
 from acetune.core.goals import Constraint, Estimate, FailedCheck
 from acetune.core.outcome import outcome
 from acetune.policies import Policy
-from acetune.policies.stopper import Stopper
-from acetune.policies.stopper_trial import StopperTrial
+from acetune.policies.stopper import Stopper, StopperTrial
 from acetune.testing._require import require, require_all
 
 SEEDS = (0, 1, 2)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import plotly.graph_objects as go
 
 from acetune.core.errors import GoalError
-from acetune.core.words import count
+from acetune.core.formatting import count
 from acetune.replay.runs import Cell
 from acetune.report.palette import COLOURS, FONT, GRID, LINE, QUIET, TEXT
 

@@ -1,6 +1,6 @@
 """The figures of a study, one a file.
 
-Each is a function of a :class:`~acetune.report.figures._facts.Digest` and returns a
+Each is a function of a :class:`~acetune.report.figures._figure_data.FigureData` and returns a
 :class:`~acetune.report.figures._drawing.Drawing`: the figure with its title, caption, a description
 in words and a small table. They show aggregates: however large the study, a figure stays small.
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from acetune.core.errors import GoalError
 from acetune.report.figures._curves import chosen_trials, curves
 from acetune.report.figures._drawing import Drawing
-from acetune.report.figures._facts import Digest
+from acetune.report.figures._figure_data import FigureData
 from acetune.report.figures._importance import importance
 from acetune.report.figures._intervals import intervals
 from acetune.report.figures._progress import progress
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from acetune.study.view import StudyView
 
 #: the figures in the order of the page
-FIGURES: Mapping[str, Callable[[Digest], Drawing]] = {
+FIGURES: Mapping[str, Callable[[FigureData], Drawing]] = {
     "progress": progress,
     "tradeoff": tradeoff,
     "what_if": what_if,
@@ -48,7 +48,7 @@ def drawings(view: StudyView, ids: Iterable[str] | None = None) -> list[Drawing]
     for id in wanted:
         if id not in FIGURES:
             raise GoalError(f"there is no figure {id!r}; there are {', '.join(FIGURES)}")
-    digest = Digest(view)
+    digest = FigureData(view)
     return [FIGURES[id](digest) for id in wanted]
 
 
@@ -60,13 +60,13 @@ def page_figures(view: StudyView, *, first: bool = False) -> list[dict[str, Any]
 
 def trial_figure(view: StudyView, trial: int) -> dict[str, Any]:
     """The learning curve of one trial as JSON-able data."""
-    return curves(Digest(view), [trial]).as_json()
+    return curves(FigureData(view), [trial]).as_json()
 
 
 __all__ = [
     "FIGURES",
-    "Digest",
     "Drawing",
+    "FigureData",
     "chosen_trials",
     "curves",
     "drawings",

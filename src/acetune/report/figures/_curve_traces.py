@@ -7,11 +7,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acetune.report.figures import _look as look
-from acetune.report.figures._facts import STRATA_ORDER, Digest, Floats, Place, Whole, spread
+from acetune.report.figures._figure_data import (
+    STRATA_ORDER,
+    FigureData,
+    Floats,
+    Place,
+    Whole,
+    spread,
+)
 from acetune.report.figures._look import NEUTRAL, STAR, STRATA, Json, note, scatter
 from acetune.report.figures._ranges import Window, within_reach
 from acetune.report.figures._text import plain_near, safe
-from acetune.study.columns import UNCHECKED, VALID
+from acetune.study.report_arrays import UNCHECKED, VALID
 
 _POINTS = 480  # in all curves together
 _LABEL = 14  # pixels a label
@@ -29,7 +36,7 @@ class Curve(NamedTuple):
     stopped: bool
 
 
-def gathered(digest: Digest, chosen: dict[int, str]) -> list[Curve]:
+def gathered(digest: FigureData, chosen: dict[int, str]) -> list[Curve]:
     """The reports of the chosen trials, thinned where there are many."""
     reports = digest.view.reports
     most = max(20, _POINTS // max(1, len(chosen)))
@@ -43,7 +50,7 @@ def gathered(digest: Digest, chosen: dict[int, str]) -> list[Curve]:
     return found
 
 
-def _thinned(digest: Digest, rows: Whole, most: int) -> Whole:
+def _thinned(digest: FigureData, rows: Whole, most: int) -> Whole:
     """Fewer rows: the ends, the best, the changes of stratum, and evenly spread others."""
     if len(rows) <= most:
         return rows
@@ -69,7 +76,7 @@ def _on(axis: str, group: str) -> Json:
 
 
 def lines_by_stratum(
-    digest: Digest, drawn: list[Curve], values: list[Floats], span: float, axis: str
+    digest: FigureData, drawn: list[Curve], values: list[Floats], span: float, axis: str
 ) -> list[Json]:
     """A trace a stratum: its marks, and the segments that lead to them, parted by gaps."""
     reports = digest.view.reports
@@ -126,7 +133,7 @@ def step_span(first: int, last: int, log: bool) -> list[float]:
 
 
 def end_labels(
-    digest: Digest,
+    digest: FigureData,
     drawn: list[Curve],
     values: list[Floats],
     y: Window,
@@ -206,7 +213,9 @@ def end_labels(
 # -- marks -----------------------------------------------------------------------------------------
 
 
-def stop_marks(digest: Digest, drawn: list[Curve], values: list[Floats], span: float) -> list[Json]:
+def stop_marks(
+    digest: FigureData, drawn: list[Curve], values: list[Floats], span: float
+) -> list[Json]:
     """Squares around the last reports of stopped trials, or the last that can be drawn."""
     steps, heights, texts = [], [], []
     for curve, its in zip(drawn, values, strict=True):
@@ -223,13 +232,15 @@ def stop_marks(digest: Digest, drawn: list[Curve], values: list[Floats], span: f
     return [scatter("markers", "stopped here", **where, hovertemplate="%{text}<extra></extra>")]
 
 
-def late_rows(digest: Digest, drawn: list[Curve]) -> Whole:
+def late_rows(digest: FigureData, drawn: list[Curve]) -> Whole:
     """Rows of the checks that were made at the end of these trials, or after the run."""
     late = digest.view.is_latest & ~digest.is_step & (digest.view.reports.stratum != UNCHECKED)
     return np.flatnonzero(digest.is_of([curve.trial for curve in drawn]) & late)
 
 
-def late_checks(digest: Digest, rows: Whole, values: Floats, span: float, axis: str) -> list[Json]:
+def late_checks(
+    digest: FigureData, rows: Whole, values: Floats, span: float, axis: str
+) -> list[Json]:
     """Diamonds where checkpoints lie that were checked late; a cross in those that are invalid."""
     known = np.isfinite(values)
     rows, values = rows[known], values[known]

@@ -7,22 +7,29 @@ import math
 import numpy as np
 
 from acetune.core.errors import StudyError
-from acetune.core.words import count
+from acetune.core.formatting import count
 from acetune.report.figures import _curve_traces as traces
 from acetune.report.figures._curve_traces import Curve
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
-from acetune.report.figures._facts import STRATA_ORDER, Digest, Floats, Place, Whole, limit_text
+from acetune.report.figures._figure_data import (
+    STRATA_ORDER,
+    FigureData,
+    Floats,
+    Place,
+    Whole,
+    limit_text,
+)
 from acetune.report.figures._look import AXIS, STRATA, Json, limit_line, note
 from acetune.report.figures._ranges import log_axis, window
 from acetune.report.figures._text import number, safe, short
-from acetune.study.columns import INVALID, STOP
+from acetune.study.report_arrays import INVALID, STOP
 
 _MOST = 8  # trials, unless some were asked for
 _TITLE = "Learning curves, and where trials stopped"
 _HEIGHTS = (250, 150)  # pixels: objective, constraint
 
 
-def curves(digest: Digest, trials: list[int] | None = None) -> Drawing:
+def curves(digest: FigureData, trials: list[int] | None = None) -> Drawing:
     """Objective above, constraint below. Without ``trials`` a few that tell something."""
     chosen = chosen_trials(digest) if trials is None else _asked_for(digest, trials)
     drawn = [curve for curve in traces.gathered(digest, chosen) if len(curve.rows)]
@@ -60,7 +67,7 @@ def curves(digest: Digest, trials: list[int] | None = None) -> Drawing:
     return Drawing("curves", _TITLE, caption, alt, data, layout, table)
 
 
-def chosen_trials(digest: Digest, most: int = _MOST) -> dict[int, str]:
+def chosen_trials(digest: FigureData, most: int = _MOST) -> dict[int, str]:
     """Trials that tell something, by number, each with the word that says why it was chosen.
 
     The answer, or the best that fresh data rejected, the nearest miss, the trial with the best
@@ -102,7 +109,7 @@ def chosen_trials(digest: Digest, most: int = _MOST) -> dict[int, str]:
     return chosen
 
 
-def _asked_for(digest: Digest, trials: list[int]) -> dict[int, str]:
+def _asked_for(digest: FigureData, trials: list[int]) -> dict[int, str]:
     """The trials that were named; they must be there."""
     for trial in trials:
         if trial not in digest.rows:
@@ -111,26 +118,26 @@ def _asked_for(digest: Digest, trials: list[int]) -> dict[int, str]:
     return {trial: digest.rows[trial].state for trial in dict.fromkeys(trials)}
 
 
-def _with_reports(digest: Digest, state: str | None = None) -> list[int]:
+def _with_reports(digest: FigureData, state: str | None = None) -> list[int]:
     """Trials in a state, or all, that have reported."""
     seen = np.bincount(digest.trial, minlength=digest.size) > 0
     rows = digest.view.trials
     return [row.trial for row in rows if seen[row.trial] and state in (None, row.state)]
 
 
-def _holds_answer(digest: Digest, curve: Curve) -> bool:
+def _holds_answer(digest: FigureData, curve: Curve) -> bool:
     """Whether the answer is a checkpoint of the attempt that is drawn."""
     drawn = curve.trial, digest.rows[curve.trial].attempt
     return digest.answer is not None and (digest.answer.trial, digest.answer.attempt) == drawn
 
 
-def _best(digest: Digest, curve: Curve) -> float:
+def _best(digest: FigureData, curve: Curve) -> float:
     """The best objective of a trial, or NaN."""
     loss = float(digest.loss[curve.rows].min())
     return digest.sign * loss if math.isfinite(loss) else math.nan
 
 
-def _lower(digest: Digest, rows: Whole) -> Floats:
+def _lower(digest: FigureData, rows: Whole) -> Floats:
     """What the lower part shows: the one constraint, or the violation of several."""
     if len(digest.goals.constraints) == 1:
         return digest.values(rows, 0)
@@ -139,7 +146,7 @@ def _lower(digest: Digest, rows: Whole) -> Floats:
 
 
 def _lower_part(
-    digest: Digest, drawn: list[Curve], late: Whole, star: Place | None, layout: Json
+    digest: FigureData, drawn: list[Curve], late: Whole, star: Place | None, layout: Json
 ) -> list[Json]:
     """The constraint below the objective, on the same steps."""
     values = [_lower(digest, curve.rows) for curve in drawn]
@@ -168,7 +175,7 @@ def _lower_part(
     return data
 
 
-def _caption(digest: Digest, drawn: list[Curve], picked: bool, log: bool) -> str:
+def _caption(digest: FigureData, drawn: list[Curve], picked: bool, log: bool) -> str:
     text = (
         "Each mark is a report; colour and symbol are its stratum: a circle is valid, a cross "
         "invalid, an open circle unchecked. A square marks where a trial was stopped."
@@ -190,7 +197,7 @@ def _caption(digest: Digest, drawn: list[Curve], picked: bool, log: bool) -> str
     return text + (" The axis of steps is logarithmic." if log else "")
 
 
-def _alt(digest: Digest, drawn: list[Curve]) -> str:
+def _alt(digest: FigureData, drawn: list[Curve]) -> str:
     reports = digest.view.reports
     parts = []
     for curve in drawn:
@@ -205,7 +212,7 @@ def _alt(digest: Digest, drawn: list[Curve]) -> str:
     return f"Curves of {name} of {count(len(drawn), 'trial')}: {'; '.join(parts)}."
 
 
-def _table(digest: Digest, drawn: list[Curve]) -> SmallTable:
+def _table(digest: FigureData, drawn: list[Curve]) -> SmallTable:
     reports = digest.view.reports
     rows = []
     for curve in drawn:

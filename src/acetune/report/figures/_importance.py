@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acetune.core.words import count
+from acetune.core.formatting import count
 from acetune.report.figures import _look as look
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
-from acetune.report.figures._facts import Digest, Floats, Whole
+from acetune.report.figures._figure_data import FigureData, Floats, Whole
 from acetune.report.figures._look import Json, bar_marker, note, scatter
 from acetune.report.figures._text import plain, safe, short
 
@@ -32,7 +32,7 @@ _LEAST_GROUP = 5  # trials
 _NORMAL_95, _NORMAL_95_BOTH = 1.6448536269514722, 1.959963984540054  # one-sided, two-sided
 
 
-def importance(digest: Digest) -> Drawing:
+def importance(digest: FigureData) -> Drawing:
     """The share of the variation among trials that goes with each parameter alone."""
     params = [row.params for row in digest.view.trials]
     if not any(params):
@@ -140,7 +140,7 @@ def _percent(effect: Effect) -> str:
     return f"{effect.share:.0%}{clear}"
 
 
-def _caption(digest: Digest, total: int, outcomes: dict[str, Floats]) -> str:
+def _caption(digest: FigureData, total: int, outcomes: dict[str, Floats]) -> str:
     text = (
         "How much of the variation among trials goes with each parameter alone: the share of the "
         "variance (of ranks) between groups of trials, less what chance gives. Grey marks: what a "

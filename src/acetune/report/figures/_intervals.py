@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from acetune.core.cost import interval_threshold
-from acetune.core.words import count
+from acetune.core.formatting import count
 from acetune.policies.policy import checked_along
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
-from acetune.report.figures._facts import Digest, Floats, Mask, thinned
+from acetune.report.figures._figure_data import FigureData, Floats, Mask, thinned
 from acetune.report.figures._look import BEST_OF_ALL, INVALID, NEUTRAL, Json, scatter
 from acetune.report.figures._ranges import log_axis, within_reach
 from acetune.report.figures._text import number, plain
@@ -19,7 +19,7 @@ _TITLE = "Check along the way, or at the end?"
 _MOST = 600
 
 
-def intervals(digest: Digest) -> Drawing:
+def intervals(digest: FigureData) -> Drawing:
     """Measured cost ratio of each trial over its last step T, by the interval that was chosen."""
     if not digest.constrained:
         return nothing("intervals", _TITLE, "This study has no constraints, so nothing is checked.")

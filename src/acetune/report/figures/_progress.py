@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
-from acetune.report.figures._facts import Digest, Floats, Whole, spread
+from acetune.report.figures._figure_data import FigureData, Floats, Whole, spread
 from acetune.report.figures._look import BEST_OF_ALL, MIDDLE, STAR, VALID, Json, note, scatter
 from acetune.report.figures._ranges import within_reach
 from acetune.report.figures._text import number, plain_near, safe, seconds, short, time_unit
@@ -14,7 +14,7 @@ _MOST = 400  # steps of a staircase
 _SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
 
 
-def progress(digest: Digest) -> Drawing:
+def progress(digest: FigureData) -> Drawing:
     """How good the best checkpoint was after how long."""
     title = "Best feasible over time" if digest.constrained else "Best over time"
     name = short(digest.goals.objective.name)
@@ -79,7 +79,7 @@ def progress(digest: Digest) -> Drawing:
     return Drawing("progress", title, caption, alt, data, layout, table)
 
 
-def _times(digest: Digest, all_rows: Whole, unit: float) -> list[float]:
+def _times(digest: FigureData, all_rows: Whole, unit: float) -> list[float]:
     """The moments to show: from the first report with a value on, nothing is to be seen before."""
     first, end = float(digest.elapsed[all_rows[0]]) / unit, digest.end / unit
     room = 0.03 * (end - first) or 0.5
@@ -95,7 +95,7 @@ def _improvements(loss: Floats) -> Whole:
 
 
 def _window(
-    digest: Digest, everything: Floats, feasible: Floats, all_rows: Whole, rows: Whole
+    digest: FigureData, everything: Floats, feasible: Floats, all_rows: Whole, rows: Whole
 ) -> tuple[float, float]:
     """The values to show: the first moments may be so bad that the rest would look flat."""
     everything, feasible = within_reach(everything), within_reach(feasible)
@@ -115,7 +115,7 @@ def _labels(trials: Whole, steps: Whole) -> list[str]:
     return [*labels, *labels[-1:]]
 
 
-def _caption(digest: Digest, improvements: int) -> str:
+def _caption(digest: FigureData, improvements: int) -> str:
     if not digest.constrained:
         text = "The best objective found so far; the study has no constraints."
     else:
@@ -129,7 +129,7 @@ def _caption(digest: Digest, improvements: int) -> str:
     return text + " Pauses between runs are left out; very bad first values may lie outside."
 
 
-def _alt(digest: Digest, name: str, rows: Whole, everything: Floats) -> str:
+def _alt(digest: FigureData, name: str, rows: Whole, everything: Floats) -> str:
     best = number(float(everything[-1]))
     if not digest.constrained:
         return f"Best {name} {best} after {seconds(digest.end)}."
@@ -144,7 +144,7 @@ def _alt(digest: Digest, name: str, rows: Whole, everything: Floats) -> str:
     )
 
 
-def _table(digest: Digest, rows: Whole, all_rows: Whole) -> SmallTable:
+def _table(digest: FigureData, rows: Whole, all_rows: Whole) -> SmallTable:
     lines = []
     for share in _SHARES:
         moment = share * digest.end

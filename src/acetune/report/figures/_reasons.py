@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from acetune.core.words import count
+from acetune.core.formatting import count
 from acetune.report.figures._drawing import Bar, Drawing, SmallTable, lying_bars, nothing
-from acetune.report.figures._facts import Digest
+from acetune.report.figures._figure_data import FigureData
 from acetune.report.figures._look import BEST_OF_ALL, NEUTRAL, STRATA, STRATUM_COLOURS
 from acetune.report.figures._text import safe, short
 from acetune.study.result import count_reasons
@@ -16,7 +16,7 @@ _TITLE = "Why trials ended"
 _PATTERNS = {"unchecked": ".", "invalid": "/", "valid": ""}
 
 
-def reasons(digest: Digest) -> Drawing:
+def reasons(digest: FigureData) -> Drawing:
     """How many trials ran to their end, and what ended the others."""
     trials = digest.view.trials
     if not trials:

@@ -7,18 +7,18 @@ from typing import Literal
 import numpy as np
 
 from acetune.core.errors import GoalError
-from acetune.core.words import count
+from acetune.core.formatting import count
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
-from acetune.report.figures._facts import Digest, Floats
+from acetune.report.figures._figure_data import FigureData, Floats
 from acetune.report.figures._look import STRATA, STRATUM_COLOURS, Json, bar_marker
 from acetune.report.figures._text import plain, time_unit
-from acetune.study.columns import INVALID, UNCHECKED, VALID
+from acetune.study.report_arrays import INVALID, UNCHECKED, VALID
 
 _BINS = 40
 _PATTERNS = {VALID: "", INVALID: "/", UNCHECKED: "."}
 
 
-def strata(digest: Digest, by: Literal["time", "step"] = "time") -> Drawing:
+def strata(digest: FigureData, by: Literal["time", "step"] = "time") -> Drawing:
     """How many reports were valid, invalid and unchecked."""
     if by not in ("time", "step"):
         raise GoalError(f"by must be 'time' or 'step', got {by!r}")

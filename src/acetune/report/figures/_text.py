@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from acetune.core import words
+from acetune.core import formatting as words
 from acetune.study.summary import duration
 
 _DIGITS = 5

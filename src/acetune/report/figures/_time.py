@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acetune.core.words import count
+from acetune.core.formatting import count
 from acetune.report.figures._drawing import Bar, Drawing, SmallTable, lying_bars, nothing
-from acetune.report.figures._facts import Digest
+from acetune.report.figures._figure_data import FigureData
 from acetune.report.figures._look import ANSWER, BEST_OF_ALL, INVALID, NEUTRAL, VALID
 from acetune.report.figures._text import seconds
 from acetune.study.ledger import ledger_of
@@ -28,7 +28,7 @@ class Saved(NamedTuple):
     unknown: int  # stopped trials whose T, or cost, is not known
 
 
-def saved_by_stopping(digest: Digest) -> Saved:
+def saved_by_stopping(digest: FigureData) -> Saved:
     """Estimate what stopping saved."""
     reports, size = digest.view.reports, digest.size
     trial = digest.trial[digest.current]
@@ -49,7 +49,7 @@ def saved_by_stopping(digest: Digest) -> Saved:
     return Saved(saved, estimated, unknown)
 
 
-def time(digest: Digest) -> Drawing:
+def time(digest: FigureData) -> Drawing:
     """Training, checks, start-up; what never became valid; what stopping saved, by estimate."""
     ledger, stopping = ledger_of(digest.view), saved_by_stopping(digest)
     spent = ledger.training_s + ledger.checks_s + ledger.startup_s
@@ -82,7 +82,7 @@ def time(digest: Digest) -> Drawing:
     return Drawing("time", _TITLE, _caption(digest, stopping), alt, data, layout, table)
 
 
-def _caption(digest: Digest, stopping: Saved) -> str:
+def _caption(digest: FigureData, stopping: Saved) -> str:
     text = "Seconds on workers, summed over all of them; waiting is not in it."
     if digest.constrained:
         text += (

@@ -7,16 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from acetune.core.words import count
+from acetune.core.formatting import count
 from acetune.report._json_values import exact
 from acetune.report.figures import _look as look
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
-from acetune.report.figures._facts import Digest, Whole, limit_text, pareto_front, spread, thinned
+from acetune.report.figures._figure_data import (
+    FigureData,
+    Whole,
+    limit_text,
+    pareto_front,
+    spread,
+    thinned,
+)
 from acetune.report.figures._look import AXIS, Json, faint, limit_line, note
 from acetune.report.figures._ranges import Window, window
 from acetune.report.figures._text import number, plain, plain_near, safe, short
-from acetune.study.columns import INVALID, VALID
 from acetune.study.qualifying import sign_of
+from acetune.study.report_arrays import INVALID, VALID
 
 _MOST = 900  # points in all panels together
 _MOST_PANELS = 4
@@ -25,7 +32,7 @@ _PANEL, _GAP, _FOOT = 230, 64, 84  # pixels; the gap is between panels
 _TITLE = "Objective against constraint"
 
 
-def tradeoff(digest: Digest) -> Drawing:
+def tradeoff(digest: FigureData) -> Drawing:
     """What a better objective costs in terms of each constraint: one panel a constraint."""
     constraints = digest.goals.constraints[:_MOST_PANELS]
     if not constraints:
@@ -55,7 +62,7 @@ def tradeoff(digest: Digest) -> Drawing:
     return Drawing("tradeoff", _TITLE, caption, _alt(digest), data, layout, _table(digest))
 
 
-def _front(digest: Digest, constraint: int) -> Whole:
+def _front(digest: FigureData, constraint: int) -> Whole:
     """What nothing measured beats in both, from the strictest value of the constraint on."""
     measured = digest.measured
     values = sign_of(digest.goals.constraints[constraint]) * measured.values[:, constraint]
@@ -64,7 +71,7 @@ def _front(digest: Digest, constraint: int) -> Whole:
     return found[spread(len(found), _MOST_FRONT)]
 
 
-def _keep(digest: Digest, fronts: list[Whole]) -> Whole:
+def _keep(digest: FigureData, fronts: list[Whole]) -> Whole:
     """What must not be left out: fronts, the answer, its rivals, and the nearest misses."""
     some = [found.row for found in (*digest.candidates[:5], *digest.nearest_misses[:5])]
     if digest.answer is not None:
@@ -74,7 +81,7 @@ def _keep(digest: Digest, fronts: list[Whole]) -> Whole:
 
 
 def _traces(
-    digest: Digest, panel: int, chosen: Whole, best: Whole, x: Window, y: Window
+    digest: FigureData, panel: int, chosen: Whole, best: Whole, x: Window, y: Window
 ) -> list[Json]:
     """Marks by stratum, the Pareto front, and the answer."""
 
@@ -144,7 +151,7 @@ def _axis_names(panel: int) -> dict[str, str]:
     return {"xaxis": f"x{key}", "yaxis": f"y{key}"}
 
 
-def _axes(digest: Digest, layout: Json, panel: int, panels: int, x: Window, y: Window) -> None:
+def _axes(digest: FigureData, layout: Json, panel: int, panels: int, x: Window, y: Window) -> None:
     """The axes of a panel, its limit, and the side that keeps it."""
     names, constraint = _axis_names(panel), digest.goals.constraints[panel]
     key, limit = names["xaxis"][1:], constraint.limit
@@ -169,7 +176,7 @@ def _axes(digest: Digest, layout: Json, panel: int, panels: int, x: Window, y: W
     )
 
 
-def _caption(digest: Digest, measured: int, shown: int, hidden: int) -> str:
+def _caption(digest: FigureData, measured: int, shown: int, hidden: int) -> str:
     reports = digest.view.reports
     text = (
         "Each mark is a checkpoint that was checked: circles keep every limit, crosses do not. "
@@ -198,7 +205,7 @@ def _caption(digest: Digest, measured: int, shown: int, hidden: int) -> str:
     return text
 
 
-def _alt(digest: Digest) -> str:
+def _alt(digest: FigureData) -> str:
     rows = digest.measured.rows
     valid = int(np.sum(digest.view.reports.stratum[rows] == VALID))
     text = f"{valid:,} of {count(len(rows), 'checked checkpoint')} keep every limit."
@@ -217,12 +224,12 @@ def _alt(digest: Digest) -> str:
     return f"{text} {what} has {', '.join(parts)}."
 
 
-def _value(digest: Digest, row: int, constraint: int) -> str:
+def _value(digest: FigureData, row: int, constraint: int) -> str:
     value = float(digest.values(np.array([row]), constraint)[0])
     return "not measured" if math.isnan(value) else number(value)
 
 
-def _table(digest: Digest) -> SmallTable:
+def _table(digest: FigureData) -> SmallTable:
     """The answer, its rivals and the nearest misses."""
     constraints = digest.goals.constraints[:_MOST_PANELS]
     names = [short(c.name) for c in constraints]

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from acetune.core.formatting import count
 from acetune.core.goals import Constraint
-from acetune.core.words import count
 from acetune.report._breakpoints import breakpoints, on_fresh_data
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
-from acetune.report.figures._facts import Digest, Floats, pareto_front, spread
+from acetune.report.figures._figure_data import FigureData, Floats, pareto_front, spread
 from acetune.report.figures._look import AXIS, BEST_OF_ALL, VALID, Json, faint, limit_line, note
 from acetune.report.figures._ranges import Window, window, within_reach
 from acetune.report.figures._text import number, plain_near, safe, short
@@ -51,7 +51,7 @@ def _stairs(points: list[Json]) -> _Stairs:
     )
 
 
-def _shifted(digest: Digest, index: int, more: float) -> tuple[Floats, Floats]:
+def _shifted(digest: FigureData, index: int, more: float) -> tuple[Floats, Floats]:
     """Limits and losses of the staircase if values were so many standard errors worse.
 
     Those on fresh data, where there are any, are taken as they are.
@@ -76,7 +76,7 @@ def _shifted(digest: Digest, index: int, more: float) -> tuple[Floats, Floats]:
     return limits[steps], loss[steps]
 
 
-def what_if(digest: Digest) -> Drawing:
+def what_if(digest: FigureData) -> Drawing:
     """Staircases of the best objective against each limit, the other limits as they are."""
     constraints = digest.goals.constraints[:_MOST_PANELS]
     if not constraints:
@@ -108,7 +108,7 @@ def what_if(digest: Digest) -> Drawing:
 
 
 def _panel(
-    digest: Digest,
+    digest: FigureData,
     panel: int,
     stairs: _Stairs,
     x: Window,
@@ -150,7 +150,7 @@ def _panel(
     _axes(digest, layout, panel, whole, x, y, held is not None)
 
 
-def _band(digest: Digest, panel: int, loose: float, x: Window, y: Window) -> list[Json]:
+def _band(digest: FigureData, panel: int, loose: float, x: Window, y: Window) -> list[Json]:
     """Between the staircases of values a standard error worse and a standard error better."""
     sides = [_shifted(digest, panel, more) for more in (1.0, -1.0)]
     floor = y.low if digest.sign < 0 else y.high  # nothing yet, where the better side begins
@@ -185,7 +185,7 @@ def _key(panel: int, part: int) -> str:
 
 
 def _axes(
-    digest: Digest, layout: Json, panel: int, whole: int, x: Window, y: Window, found: bool
+    digest: FigureData, layout: Json, panel: int, whole: int, x: Window, y: Window, found: bool
 ) -> None:
     constraint = digest.goals.constraints[panel]
     start = panel * _BLOCK  # pixels from the top
@@ -221,7 +221,7 @@ def _axes(
     )
 
 
-def _said(digest: Digest, constraint: Constraint, stairs: _Stairs) -> str:
+def _said(digest: FigureData, constraint: Constraint, stairs: _Stairs) -> str:
     name, objective = short(constraint.name), short(digest.goals.objective.name)
     if not len(stairs.limits):
         return f"No limit of {name} would help: every checked checkpoint breaks another limit."
@@ -260,7 +260,7 @@ def _table_rows(constraint: Constraint, stairs: _Stairs) -> list[list[str]]:
     ]
 
 
-def _caption(digest: Digest, *, band: bool) -> str:
+def _caption(digest: FigureData, *, band: bool) -> str:
     constraints = len(digest.goals.constraints)
     text = "The best objective among the checked checkpoints, had the limit been another one. "
     if band:

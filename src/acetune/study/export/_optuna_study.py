@@ -16,10 +16,10 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial
 
 from acetune.core.errors import AcetuneError, GoalError
+from acetune.study.connections import has_table
 from acetune.study.export._gathered import Gathered, gathering
 from acetune.study.export._optuna_trials import fixed_part, frozen_trials
 from acetune.study.export.places import is_study_file, shown_place
-from acetune.study.sqlite import has_table
 
 Target: TypeAlias = str | os.PathLike[str] | BaseStorage | None
 

@@ -26,7 +26,7 @@ from acetune.study.coordinator import Coordinator
 from acetune.study.store import Store
 from acetune.trial.artifacts import kept_name, write_folder
 from acetune.trial.link import Report
-from engines.helpers import (
+from run.helpers import (
     DEADLINE_S,
     DRIVER,
     Events,
@@ -680,8 +680,8 @@ def test_a_resumable_trial_goes_on_after_its_worker_was_killed(study: Path, how:
 RESUMABLE = """
 import os, pathlib, signal, sys, time
 sys.path.insert(0, sys.argv[3])
-from engines.helpers import append_line, tune
-from engines.test_faults import resumable
+from run.helpers import append_line, tune
+from run.test_faults import resumable
 
 def die(trial, step):
     if trial.attempt == 1 and step == 6:
@@ -728,7 +728,7 @@ def test_a_checkpoint_counts_only_with_its_report(study: Path) -> None:
         written = write_folder(
             store.files / name, lambda folder: (folder / "state").write_text("x"), store.files
         )
-        coordinator.shelf.add_checkpoint(trial, step, name, *written)
+        coordinator.kept_models.add_checkpoint(trial, step, name, *written)
 
     with store.transaction():
         coordinator = Coordinator(store, stopper)

@@ -22,7 +22,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 from acetune import ACE, ACE2, Constraint, Trial
-from engines.helpers import (
+from run.helpers import (
     DRIVER,
     Events,
     acknowledging,

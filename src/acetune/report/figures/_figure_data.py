@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from acetune.core.goals import Constraint, Goals
 from acetune.study.answer import candidates_of, choose_answer
-from acetune.study.checkpoints import best_rows, better_misses, losses, valid_row
-from acetune.study.columns import INVALID, STEP, UNCHECKED, VALID
+from acetune.study.best_checkpoints import best_rows, better_misses, losses, valid_row
+from acetune.study.report_arrays import INVALID, STEP, UNCHECKED, VALID
 
 if TYPE_CHECKING:
     from acetune.study.findings import FoundCheckpoint
@@ -50,7 +50,7 @@ class Measured(NamedTuple):
     stderrs: Floats
 
 
-class Digest:
+class FigureData:
     """A study as the figures look at it: losses to minimise, elapsed time, the answer.
 
     Nothing is worked out before it is asked for, and nothing twice. A digest is of the moment: make

@@ -16,7 +16,7 @@ import pytest
 
 import acetune
 from acetune import Constraint, Trial
-from engines.helpers import (
+from run.helpers import (
     Events,
     append_line,
     output_of,
@@ -33,7 +33,7 @@ from engines.helpers import (
 SCRIPT = """
 import json, os, pathlib, sys, time
 sys.path.insert(0, sys.argv[1])
-from engines.helpers import append_line, tune
+from run.helpers import append_line, tune
 
 folder = pathlib.Path(sys.argv[2])
 steps, hang, options = int(sys.argv[3]), sys.argv[4] == "hang", json.loads(sys.argv[5])
@@ -111,7 +111,7 @@ CONFIRMING = """
 import pathlib, sys, time
 sys.path.insert(0, sys.argv[1])
 from acetune import Constraint, NoStopping
-from engines.helpers import append_line, tune
+from run.helpers import append_line, tune
 
 folder, hang, where = pathlib.Path(sys.argv[2]), sys.argv[3] == "hang", sys.argv[4]
 

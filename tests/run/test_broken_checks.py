@@ -15,7 +15,7 @@ from acetune import ACE, Constraint, Trial
 from acetune.constraints import FairnessCheck
 from acetune.core.errors import StudyError
 from acetune.study.opening import CodeChangedWarning
-from engines.helpers import Events, report_rows, rows, states, tune
+from run.helpers import Events, report_rows, rows, states, tune
 
 
 def train(trial: Trial) -> None:

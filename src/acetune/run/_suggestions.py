@@ -20,7 +20,7 @@ _MAX_REJECTIONS = 1000
 _REJECTED = Wording("limit_on_configuration", "breaks {limit} before any training")
 
 
-class Director:
+class Suggester:
     """Suggests trials that respect the limits on the configuration alone."""
 
     def __init__(

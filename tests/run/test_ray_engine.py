@@ -22,7 +22,8 @@ from acetune.core.errors import GoalError, MissingExtraError, TrainingCodeError
 from acetune.run import _ray_workers as ray_site
 from acetune.run._ray_cluster import room
 from acetune.run._ray_workers import RaySite
-from engines.helpers import (
+from replay import test_simulator_against_live as against_replay
+from run.helpers import (
     SPACE,
     Events,
     append_line,
@@ -38,7 +39,6 @@ from engines.helpers import (
     trial_rows,
     tune,
 )
-from replay import test_simulator_against_live as against_replay
 
 LIMIT = Constraint("g", upper=2, check=g_of)
 TABLE = [

@@ -14,7 +14,7 @@ from acetune.core.decision import Action, Decision
 from acetune.trial.device_locks import lock_folder
 from acetune.trial.exclusive_link import ExclusiveLink
 from acetune.trial.link import Link, Plan, Reply, Report
-from test_exclusive import ALONE, room
+from trial.test_exclusive import ALONE, room
 
 BUSY, FREE = "some that train", "nobody"
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from acetune.core.goals import Estimate, Objective
-from acetune.study.columns import INVALID, STEP, STRATA, VALID, Array
 from acetune.study.findings import FoundCheckpoint
+from acetune.study.report_arrays import INVALID, STEP, STRATA, VALID, Array
 from acetune.study.view import StudyView
 
 _MOST_FOUND = 100  # trials whose best checkpoint is looked up

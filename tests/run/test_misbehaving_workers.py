@@ -20,7 +20,7 @@ from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.reason import INTERRUPTED
 from acetune.run import _messages as m
 from acetune.trial.link import Report
-from engines.helpers import (
+from run.helpers import (
     DEADLINE_S,
     report_rows,
     require_same_decisions,

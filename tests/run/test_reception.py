@@ -13,7 +13,7 @@ import pytest
 from acetune.run import _ray_connections as module
 from acetune.run._messages import DriverChannel, Notice
 from acetune.run._ray_connections import Pass, Reception, enter
-from engines.helpers import wait_for
+from run.helpers import wait_for
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ import acetune
 from acetune import Stopper, StudyCallback, StudyResult, Trial
 from acetune.core.goals import Estimate, FailedCheck, goals_from_json
 from acetune.core.outcome import Outcome
-from acetune.policies.stopper_trial import StopperTrial
+from acetune.policies.stopper import StopperTrial
 
 SPACE = {"x": acetune.uniform(-1000.0, 1000.0)}
 DEADLINE_S = 60.0  # for waiting; nothing is asserted about times
