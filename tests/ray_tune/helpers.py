@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -61,13 +62,18 @@ def fit(
 
 
 def rows(folder: Path, query: str) -> list[dict[str, Any]]:
-    """A query to the study file of an experiment."""
+    """A query to the study file of an experiment; reasons of trials are put into words."""
     db = sqlite3.connect(folder / "experiment" / "acetune.db")
     db.row_factory = sqlite3.Row
     try:
-        return [dict(row) for row in db.execute(query)]
+        found = [dict(row) for row in db.execute(query)]
+        words = dict(db.execute("SELECT code, sentence FROM wordings").fetchall())
     finally:
         db.close()
+    for row in found:
+        if row.get("reason") and "reason_numbers" in row:
+            row["reason"] = words[row["reason"]].format(**json.loads(row["reason_numbers"]))
+    return found
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:

@@ -460,7 +460,7 @@ def test_one_scheduler_for_two_experiments_in_a_thread(tmp_path: Path) -> None:
         thread.join()
         assert len(rows(tmp_path / name, TRIALS)) == 2
     close_experiment(str(tmp_path / "b" / "experiment"))
-    assert rows(tmp_path / "b", "SELECT ended FROM sessions") == [{"ended": "the experiment ended"}]
+    assert rows(tmp_path / "b", "SELECT ended FROM sessions") == [{"ended": "experiment_ended"}]
 
 
 def test_bad_input_is_refused_before_anything_runs(tmp_path: Path) -> None:
