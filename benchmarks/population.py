@@ -118,7 +118,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="POLICY",
         help="measure anew: 'ace2' with all its options, or 'all'",
     )
-    parser.add_argument("--reference", help="whom the others are compared with; default: the last")
+    parser.add_argument("--reference", help=f"compared with; default: {plan.OURS}, or the last")
     parser.add_argument("--processes", type=int, default=available_cores(), help="one a core")
     parser.add_argument("--out", type=Path, help="folder for the page; default: print only")
     options = parser.parse_args(arguments)
@@ -127,8 +127,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options.searcher = list(dict.fromkeys(options.searcher or SEARCHERS))
     options.ratio = sorted(set(options.ratio or (EXTRACT_RATIOS if brief else plan.RATIOS)))
     options.budget = sorted(set(options.budget or (EXTRACT_BUDGETS if brief else plan.BUDGETS)))
-    options.seeds = options.seeds or (EXTRACT_SEEDS if brief else SEEDS)
-    options.reference = options.reference or options.policy[-1]
+    if options.seeds is None:
+        options.seeds = EXTRACT_SEEDS if brief else SEEDS
+    if options.reference is None:
+        options.reference = plan.OURS if plan.OURS in options.policy else options.policy[-1]
     if options.seeds < 1 or options.processes < 1 or min(options.budget) < 1:
         parser.error("--seeds, --processes and --budget must be at least 1")
     if options.reference not in options.policy:

@@ -343,8 +343,10 @@ def test_the_extract_is_small(
     assert len(population.population(options)) == 3
     monkeypatch.setattr(population, "EXTRACT_TABLES", 1)
     assert len(population.population(options)) == 2
-    with pytest.raises(SystemExit):
-        population.parse([*command, "--reference", "no such policy"])
+    assert options.reference == "ace2"
+    for wrong in (["--reference", "no such policy"], ["--seeds", "0"]):
+        with pytest.raises(SystemExit):
+            population.parse([*command, *wrong])
     again = population.parse([str(folder), *command])
     again.folders *= 2
     with pytest.raises(AcetuneError, match="two tables are called 'early-1'"):
