@@ -15,7 +15,7 @@ from scipy import stats
 from acetune.core.decision import Decision
 from acetune.core.errors import GoalError
 from acetune.policies import PerformanceCurve
-from acetune.policies._curve import chance_below, student_cdf
+from acetune.policies._performance_curve import chance_below, student_cdf
 from acetune.policies.stopper import Stopper
 from properties import examples
 

@@ -15,7 +15,7 @@ from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objecti
 from acetune.core.measured_costs import Costs
 from acetune.core.trial_record import Progress
 from acetune.ray import AceSearch
-from acetune.ray._broadcast import Reader, Terms, View
+from acetune.ray._gate_board import Reader, Terms, View
 from acetune.ray._ray_link import RayLink, Saving
 from acetune.ray._result_format import REPORT, VIOLATION, Attempt, Best, Message, decode, encode
 from acetune.trial.link import Report

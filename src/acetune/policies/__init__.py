@@ -18,10 +18,10 @@ from acetune.policies._asha_lex import ASHALexicographic
 from acetune.policies._asha_stratum import ASHAStratum
 from acetune.policies._backoff import Backoff
 from acetune.policies._bandit import Bandit
-from acetune.policies._curve import PerformanceCurve
 from acetune.policies._hyperband import Hyperband
 from acetune.policies._median import MedianStopping
-from acetune.policies._never import NoStopping
+from acetune.policies._no_stopping import NoStopping
+from acetune.policies._performance_curve import PerformanceCurve
 from acetune.policies._truncation import TruncationSelection
 from acetune.policies.policy import Policy
 

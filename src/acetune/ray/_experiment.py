@@ -21,7 +21,7 @@ from acetune.core.say_once import SayOnce
 from acetune.policies.stopper import Stopper
 from acetune.ray import _result_format as wire
 from acetune.ray._best_losses import Ranking
-from acetune.ray._broadcast import Publisher, Terms, View
+from acetune.ray._gate_board import Publisher, Terms, View
 from acetune.study.coordinator import Coordinator
 from acetune.study.opening import describe_study, open_study
 from acetune.study.session import Session

@@ -29,6 +29,7 @@ from acetune.study.store import Store
 from acetune.study.view import StudyView, TrialRow
 
 _LONGEST = 80  # characters of a word in the table
+# shown are those in SHOWN of assets/trials.js, and without JavaScript in _SHOWN of _sections.py
 _COLUMNS = (
     "trial",
     "state",

@@ -1,4 +1,4 @@
-"""Between searcher and engine: which trial comes next, and who is told how it went."""
+"""New configurations: what the searcher suggests, within the limits on the configuration alone."""
 
 from __future__ import annotations
 

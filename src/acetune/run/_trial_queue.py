@@ -1,4 +1,4 @@
-"""Which trial is tried next, and what becomes of those that end."""
+"""Which trial is tried next: one that is tried again, or a new one; and what becomes of its end."""
 
 from __future__ import annotations
 
