@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeAlias
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import acetune
-from acetune.study.coordinator import Coordinator
+from acetune.study.coordinator import StudyCoordinator
 from acetune.study.store import Store
 from acetune.trial.link import Report
 from benchmarks.common import Page, peak_rss_bytes, results_folder, rss_bytes, say, tree_cpu_s
@@ -351,7 +351,7 @@ def memory_of_coordinator(shape: Shape) -> DriverMemory:
     description |= {"settings": "", "versions": "", "code_hash": "", "created": 0.0}
     with tempfile.TemporaryDirectory() as folder:
         store = Store.create(Path(folder) / "study.db", description)
-        coordinator = Coordinator(store, stopper)
+        coordinator = StudyCoordinator(store, stopper)
         before, began = rss_bytes(), time.perf_counter()
         for _ in range(shape.trials):
             with store.transaction():

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acetune import drawing
 from acetune.core.cost import best_interval, interval_threshold
 from acetune.core.cost import expected_cost as cost
 from acetune.core.errors import GoalError
 from acetune.replay.statistics import Interval
+from acetune.report import figure_files as drawing
 from acetune.report.palette import COLOURS
 from paper import figures
 from paper.figures.expected_cost import HORIZONS, RATIOS, spread_apart, switch_length

@@ -29,10 +29,11 @@ from acetune.core.errors import (
     StudyLockedError,
 )
 from acetune.core.goals import Constraint, Estimate
+from acetune.core.reason import INTERRUPTED
 from acetune.replay.table_file import write_table
 from acetune.replay.training import Task, train_curve
 from acetune.searchers.space import Space
-from acetune.study.store import INTERRUPTED, Store
+from acetune.study.store import Store
 from cli.inside import Command
 from paper import live
 from paper.live_plan import LiveCase, LivePlan
@@ -147,7 +148,7 @@ def test_every_study_has_the_same_budget_in_one_session(finished: Path) -> None:
         with sqlite3.connect(result.study) as db:
             sessions = db.execute("SELECT search_s, ended FROM sessions").fetchall()
         assert len(sessions) == 1
-        assert sessions[0][0] >= budget_of(finished) and sessions[0][1] != INTERRUPTED
+        assert sessions[0][0] >= budget_of(finished) and sessions[0][1] != INTERRUPTED.code
         settings = json.loads(result.info["settings"])
         assert (settings["seed"], settings["searcher"]) == (case.seed, "random")
         assert (settings["workers"], settings["time_budget_s"]) == (1, budget_of(finished))
@@ -456,7 +457,7 @@ def test_a_study_that_was_cut_off_is_not_whole(finished: Path, tmp_path: Path, w
             db.execute("DELETE FROM reports WHERE kind = 'after'")
             db.execute("DELETE FROM checks")
         else:
-            ended = INTERRUPTED if what == "interrupted" else None
+            ended = INTERRUPTED.code if what == "interrupted" else None
             db.execute("UPDATE sessions SET ended = ?", (ended,))
     assert not studies.keep(case)
     assert path.exists() and not studies.whole(case)

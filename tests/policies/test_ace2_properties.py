@@ -22,7 +22,7 @@ from acetune.core.goals import Constraint, Estimate, FailedCheck
 from acetune.core.trial_record import Progress
 from acetune.policies import ACE2, Backoff, Policy, TruncationSelection
 from acetune.policies.stopper import Stopper, StopperTrial
-from acetune.study.coordinator import Coordinator
+from acetune.study.coordinator import StudyCoordinator
 from acetune.study.store import Store
 from acetune.study.study_trial import StudyTrial
 from acetune.trial.link import Link, Plan, Reply, Report
@@ -389,7 +389,7 @@ class Direct(Link):
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: StudyCoordinator,
         trial: StudyTrial,
         chosen: tuple[int | None, float | None] | None,
     ) -> None:
@@ -432,7 +432,7 @@ class Live:
         limits = [Constraint("g", upper=1.0, margin_se=1.0)]
         stopper = Stopper(objective="loss", mode="min", constraints=limits, policy=self.policy)
         self.store = Store.open(self.path)
-        self.coordinator = Coordinator(self.store, stopper)
+        self.coordinator = StudyCoordinator(self.store, stopper)
 
     def interrupt(self) -> None:
         """The driver dies with its workers; another one takes the file, and trials go on."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from acetune.core.errors import GoalError
 from acetune.policies import ASHA, Hyperband
 from acetune.policies.stopper import Stopper
-from acetune.study.coordinator import Coordinator
+from acetune.study.coordinator import StudyCoordinator
 from acetune.study.store import Store
 from acetune.trial.link import Report
 from core.test_against_reference import Pair, Study, studies
@@ -101,7 +101,7 @@ def test_a_resumed_study_has_the_same_brackets(study: Path) -> None:
         study, {**about, "objective": "", "policy": "", "code_hash": "", "created": 0}
     )
     policy = Hyperband(reduction_factor=2, brackets=3)
-    before = Coordinator(store, stopper(policy))
+    before = StudyCoordinator(store, stopper(policy))
     with store.transaction():
         trials = [before.add_trial({}) for _ in range(5)]
         for index in (3, 0, 4, 1, 2):
@@ -110,7 +110,7 @@ def test_a_resumed_study_has_the_same_brackets(study: Path) -> None:
             before.report(trials[index], Report(1, float(index)))
     store.close()
     store = Store.open(study)
-    after = Coordinator(store, stopper(policy))
+    after = StudyCoordinator(store, stopper(policy))
     after.load()
     store.close()
     for number in range(1, 6):

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from acetune import drawing
 from acetune.core.errors import AcetuneError, GoalError, MissingExtraError
 from acetune.replay import figures
 from acetune.replay.figures._panels import cell_titles, looks
@@ -21,6 +20,7 @@ from acetune.replay.figures.dots import mean_interval
 from acetune.replay.figures.over_time import value_range
 from acetune.replay.runs import Cell, Incumbent, Run, summarise
 from acetune.replay.statistics import Progress, Ranks, rank_policies
+from acetune.report import figure_files as drawing
 from acetune.report.palette import COLOURS
 
 HARD = Cell("credit", "eod <= 0.25", 1.94, 35.0, 4, "random")

@@ -22,7 +22,7 @@ import pytest
 import acetune
 from acetune import ACE, ACE2, Constraint, Stopper, Trial, TrialStopped
 from acetune.core.errors import ReportError, StudyError, TrainingCodeError
-from acetune.study.coordinator import Coordinator
+from acetune.study.coordinator import StudyCoordinator
 from acetune.study.store import Store
 from acetune.trial.artifacts import kept_name, write_folder
 from acetune.trial.link import Report
@@ -731,7 +731,7 @@ def test_a_checkpoint_counts_only_with_its_report(study: Path) -> None:
         coordinator.kept_models.add_checkpoint(trial, step, name, *written)
 
     with store.transaction():
-        coordinator = Coordinator(store, stopper)
+        coordinator = StudyCoordinator(store, stopper)
         trial = coordinator.add_trial({"x": 1.0})
         coordinator.begin(trial, 9, 0.0)
         for step in (1, 2):
@@ -741,7 +741,7 @@ def test_a_checkpoint_counts_only_with_its_report(study: Path) -> None:
     store.close()
 
     store = Store.open(study)
-    coordinator = Coordinator(store, Stopper(objective="loss", mode="min"))
+    coordinator = StudyCoordinator(store, Stopper(objective="loss", mode="min"))
     assert coordinator.load() == [1]
     with store.transaction():
         resumed = coordinator.add_attempt(1)

@@ -13,7 +13,7 @@ from acetune.core.goals import Estimate, FailedCheck, Goals
 from acetune.policies import Policy
 from acetune.policies.stopper import Stopper
 from acetune.replay.curve_table import TableConstraint
-from acetune.study.coordinator import Coordinator
+from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import describe_study
 from acetune.study.store import Store
 from acetune.testing._noting_link import make_trial
@@ -39,9 +39,9 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Estimate | Fail
     return seen
 
 
-def opened(path: Path, policy: Policy, constraints: tuple[Constraint, ...]) -> Coordinator:
+def opened(path: Path, policy: Policy, constraints: tuple[Constraint, ...]) -> StudyCoordinator:
     stopper = Stopper(objective="auc", mode="max", constraints=constraints, policy=policy)
-    return Coordinator(
+    return StudyCoordinator(
         Store.create(path, describe_study(stopper.goals, (), policy, {}, {})), stopper
     )
 

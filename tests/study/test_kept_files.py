@@ -25,12 +25,12 @@ from acetune.run import _pipe_link as pipe_link
 from acetune.run._messages import DriverChannel, Saved, WorkerChannel
 from acetune.study import _formats as formats
 from acetune.study._formats import FORMAT
-from acetune.study.coordinator import Coordinator
+from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import CodeChangedWarning
 from acetune.study.store import Store
 from acetune.study.view import StudyView
+from acetune.trial import artifacts
 from acetune.trial.artifacts import Kept, kept_name, write_folder
-from acetune.trial.trial import artifacts
 from run.helpers import Events, by_hand, g_of, rows, trial_rows, tune
 
 from .format_1 import LIMIT as LIMIT_1
@@ -190,7 +190,7 @@ def test_a_worker_can_name_only_its_own_folder(study: Path, path: str) -> None:
     opened = Store.create(
         study, {**describe, "objective": "", "policy": "", "code_hash": "", "created": 0}
     )
-    coordinator = Coordinator(opened, Stopper(objective="loss", mode="min"))
+    coordinator = StudyCoordinator(opened, Stopper(objective="loss", mode="min"))
     with opened.transaction():
         trial = coordinator.add_trial({"x": 1.0})
         coordinator.begin(trial, 9, 0.0)

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import acetune
 from acetune.cli import app
+from acetune.core.goals import Goals, Objective
 from acetune.core.history import History
 from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing
@@ -22,6 +23,7 @@ from acetune.policies import Action, Decision, Policy
 from acetune.run._messages import decode, encode
 from acetune.testing import check_policy
 from acetune.trial.link import Reply
+from report.written import Written, planned, write
 from run.helpers import by_hand, rows, tune
 
 
@@ -102,3 +104,50 @@ def test_its_reasons_are_told_in_its_own_words(study: Path) -> None:
 
 def test_it_passes_the_checks_of_policies() -> None:
     check_policy(Tide())
+
+
+# -- texts in place of wordings, and codes that come back ----------------------------------------
+
+
+@dataclass(frozen=True)
+class Plain(Policy):
+    """Stops every second trial, and says why in a text of its own."""
+
+    def decide(
+        self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History
+    ) -> Decision:
+        action = Action.STOP if trial.order % 2 else Action.CONTINUE
+        return Decision(action, f"trial {trial.order} at step {{step}}", step=report.step)
+
+
+def test_texts_of_a_policy_stay_those_of_each_trial(study: Path) -> None:
+    table = [[(1.0, 1.0), (0.9, 1.0)]] * 4
+    result = tune(by_hand(table), study, xs=range(4), policy=Plain())
+    reasons = list(result.trials["reason"])
+    assert reasons[1::2] == ["trial 1 at step 1", "trial 3 at step 1"]
+
+
+def test_a_code_with_other_words_does_not_change_what_was_written(tmp_path: Path) -> None:
+    store = write(Written(Goals(Objective("loss")), []), tmp_path / "study.db")
+    texts = ["first", "second {n}", "first"]
+    with store.transaction():
+        for trial, text in enumerate(texts, 1):
+            store.add_trial(trial, 1, {}, 1e9, 0)
+            reason = Reason(Wording("cut", text), {"n": trial})
+            store.end_trial(trial, 1, "stopped", reason, 1e9)
+    rows = store.attempts()
+    store.close()
+    assert [str(row["reason"]) for row in rows] == ["first", "second 2", "first"]
+    assert [row["reason"].code for row in rows] == ["cut", "cut_2", "cut"]
+
+
+def test_a_policy_with_its_own_checks_is_not_said_to_check_every_step() -> None:
+    @dataclass(frozen=True)
+    class Odd(Tide):
+        def due(self, trial: Any, step: int, loss: float) -> int | None:
+            return step if step % 2 else None
+
+        schedule = Policy.schedule
+
+    told = str(planned(Odd(), 8, 3, None)[-1])
+    assert told == "due from step 3 on, when the policy asks for it"

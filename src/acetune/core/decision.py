@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from acetune.core.reason import Reason, Value, Wording
+from acetune.core.reason import Reason, Value, Wording, stated
 
 Stratum: TypeAlias = Literal["valid", "invalid", "unchecked"]
 
@@ -63,7 +63,10 @@ class Decision:
         numbers: dict[str, Value] = {"stratum": self.stratum, "step": self.step}
         if self.rank is not None and self.of is not None:
             numbers |= {"rank": self.rank, "of": self.of}
-        return Reason(self.wording, numbers | dict(self.numbers))
+        numbers |= self.numbers
+        if isinstance(self.why, str):  # one code for all texts: so the text is kept, filled in
+            return stated("own", str(Reason(self.wording, numbers)))
+        return Reason(self.why, numbers)
 
     @property
     def reason(self) -> str:

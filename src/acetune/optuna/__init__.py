@@ -13,8 +13,9 @@
     study.optimize(objective, n_trials=50)
     acetune.optuna.best(study)
 
-What is written to the study's storage is in ``attributes``, how it is read in ``digest``, and what
-Optuna is told of a trial in ``told``. Every private part of Optuna that is used is in ``access``.
+What is written to the study's storage is in ``_attributes``, how it is read in
+``_study_history``, and what Optuna is told of a trial in ``_told_to_optuna``. Every private part of
+Optuna that is used is in ``_private_api``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A cache, kept up to date at each question by reading what is new. Trials that have ended are never
 read again. Everything in it follows from the storage alone, in whatever order that was read: a
-new digest gives the same answers.
+new one gives the same answers.
 """
 
 from __future__ import annotations

@@ -24,13 +24,13 @@ _SPARED = Wording(
 # a report between two checks of its trial is unchecked, and ranked with those of the last verdict
 _KEPT_STILL = Wording(
     "kept_as_last_checked",
-    "rank {rank} of {of} at step {step} among the {standing}, as last checked: kept",
+    "rank {rank} of {of} at step {step} among the {stratum}, as last checked: kept",
 )
 _WORST_STILL = Wording(
     "worst_as_last_checked",
-    "rank {rank} of {of} at step {step} among the {standing}, as last checked: "
+    "rank {rank} of {of} at step {step} among the {stratum}, as last checked: "
     "in the worst {share:.0%}",
-    "in the worst {share:.0%} of those at its step that were last found {standing}",
+    "in the worst {share:.0%} of those at its step that were last found {stratum}",
 )
 _BEHIND = Wording(
     "behind",
@@ -190,7 +190,7 @@ remember=True, spare=True, defer=True, one_by_one=True)
         numbers: dict[str, Value] = {"share": share}
         if standing != stratum:
             keep, cut = _KEPT_STILL, _WORST_STILL
-            numbers["standing"] = standing
+            numbers["stratum"] = standing  # what it is ranked as
         if in_worst(share, better, n):
             spared = self.spare and standing == "unchecked" and trial.progress.planned
             if not spared or not _rarely_valid(history.costs):

@@ -21,6 +21,9 @@ from acetune.core.trial_record import Progress, TrialRecord
 When: TypeAlias = Literal["callback", "after"]
 
 # when a trial is checked
+_AS_ASKED = Wording(
+    "checked_when_asked", "due from step {first} on, when the policy asks for it", "when asked"
+)
 _AFTER_RUN = Wording("checked_after_run", "checked after the run only", "after the run")
 _AT_END = Wording("checked_once", "due once, at the end of {steps} steps", "at the end")
 _EVERY_STEP = Wording("checked_every_step", "due at every step of {steps} steps", "at every step")
@@ -122,6 +125,8 @@ class Policy(ABC):
         """
         if self.checks_after_run:
             return Reason(_AFTER_RUN)
+        if type(self).due is not Policy.due:  # one of your own that says no more about it
+            return Reason(_AS_ASKED, {"first": trial.progress.interval or 1})
         return schedule_from(trial.progress)
 
     # -- options ---------------------------------------------------------------------------------
@@ -214,6 +219,12 @@ def theorem_schedule(trial: TrialRecord, share: float | None) -> Reason:
     if progress.interval != 1:
         return Reason(_AT_END_BY_COST, numbers)
     return Reason(_EVERY_STEP_BY_COST if ratio < threshold else _LENGTH_UNKNOWN, numbers)
+
+
+def theorem_share(schedule: Reason) -> float | None:
+    """The share that is stopped, by which Theorem 1 has chosen this schedule, if it has."""
+    chosen = (_AT_END_BY_COST.code, _EVERY_STEP_BY_COST.code, _LENGTH_UNKNOWN.code)
+    return float(schedule.numbers["share"]) if schedule.code in chosen else None
 
 
 def checked_along(first: int | None, total_steps: int | None) -> bool:

@@ -22,7 +22,7 @@ from acetune.policies.stopper import Stopper
 from acetune.ray import _result_format as wire
 from acetune.ray._best_losses import Ranking
 from acetune.ray._gate_board import Publisher, Terms, View
-from acetune.study.coordinator import Coordinator
+from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import describe_study, open_study
 from acetune.study.session import Session
 from acetune.study.store import Store
@@ -75,7 +75,7 @@ class Experiment:
         packages = ("acetune", "ray", "numpy")
         description = describe_study(goals, (), terms.policy, {}, settings, packages=packages)
         self.store: Store = open_study(path, description, folder)
-        self.coordinator = Coordinator(self.store, stopper, terms.keep_models)
+        self.coordinator = StudyCoordinator(self.store, stopper, terms.keep_models)
         try:
             with self.store.understanding():
                 self.coordinator.load()

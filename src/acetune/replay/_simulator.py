@@ -165,7 +165,7 @@ class Simulation:
             constraints=goals.constraints,
             policy=policy,
         )
-        self._coordinator = Coordinator(None, self.stopper)
+        self._coordinator = Coordinator(self.stopper)
         self.time_s = 0.0
         self.incumbents: list[Incumbent] = []
         self.configs: list[int] = []  # of trials 1, 2, ...

@@ -132,7 +132,7 @@ def synthetic_table(
         cost_s,
         lengths,
         space.describe(),
-        {"by": "acetune.replay._synthetic", **options},
+        {"by": "acetune.replay.synthetic", **options},
     )
     return SyntheticTable(table, _best(table, limit))
 

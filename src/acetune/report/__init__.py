@@ -1,1 +1,1 @@
-"""A study as a page: its numbers as columns, what they say, and how it is drawn."""
+"""A study as a page: what it says, its figures, and the dashboard."""

@@ -27,12 +27,7 @@ class BrokenChecks:
     def __init__(self, store: Store, most: int, constraints: int) -> None:
         self._path, self._most = store.path, most
         self._constraints = constraints
-        worked = store.rows(
-            "SELECT 1 FROM reports JOIN checks USING (seq) WHERE violation < 9e999 "
-            "GROUP BY seq HAVING count(*) = ? LIMIT 1",
-            (constraints,),
-        )
-        self._worked = bool(worked)
+        self._worked = store.has_measured(constraints)
         self._raised: dict[int, tuple[str, str, str]] = {}  # the first of each trial
 
     def look(self, trial: StudyTrial, report: Report) -> None:

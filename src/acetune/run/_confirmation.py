@@ -11,14 +11,16 @@ from acetune.core.goals import Estimate, FailedCheck, Goals, as_measurement
 from acetune.run._driver import Engine
 from acetune.run._messages import Evaluate, Evaluated
 from acetune.run.study_callbacks import Listeners
-from acetune.study.coordinator import Coordinator
+from acetune.study.coordinator import StudyCoordinator
 from acetune.study.findings import FoundCheckpoint, Status, judge_fresh
 from acetune.study.result import read_result
 from acetune.study.trust import no_recommendation
 from acetune.trial.artifacts import Kept
 
 
-def check_after_run(engine: Engine, coordinator: Coordinator, wanted: int, at_once: int) -> None:
+def check_after_run(
+    engine: Engine, coordinator: StudyCoordinator, wanted: int, at_once: int
+) -> None:
     """Check trials from the best objective down until enough are feasible."""
     waiting = coordinator.kept_models.waiting_for_check()
     history = coordinator.stopper.history
@@ -39,7 +41,9 @@ def check_after_run(engine: Engine, coordinator: Coordinator, wanted: int, at_on
     coordinator.kept_models.sweep()
 
 
-def confirm_best(engine: Engine, coordinator: Coordinator, top: int, listeners: Listeners) -> None:
+def confirm_best(
+    engine: Engine, coordinator: StudyCoordinator, top: int, listeners: Listeners
+) -> None:
     """Judge kept checkpoints on fresh data, best first, until one holds. Each use is recorded.
 
     What was judged before is not judged again. It does not count as one of the ``top`` where its
@@ -77,7 +81,7 @@ def confirm_best(engine: Engine, coordinator: Coordinator, top: int, listeners: 
             return
 
 
-def say_rejected(coordinator: Coordinator, listeners: Listeners) -> None:
+def say_rejected(coordinator: StudyCoordinator, listeners: Listeners) -> None:
     """Tell listeners, who know the best of the search alone, that fresh data rejected it."""
     result = read_result(coordinator.store)
     if result.rejected is not None:
@@ -125,7 +129,7 @@ def wrong_names(goals: Goals, answer: Mapping[str, object]) -> str | None:
 
 
 def _record(
-    coordinator: Coordinator, found: FoundCheckpoint, result: Evaluated, wrong: str | None
+    coordinator: StudyCoordinator, found: FoundCheckpoint, result: Evaluated, wrong: str | None
 ) -> Status:
     """Write what ``confirm`` said of a checkpoint; returns the verdict."""
     goals, error = coordinator.goals, result.error or wrong

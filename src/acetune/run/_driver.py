@@ -25,7 +25,7 @@ from acetune.run._timeouts import Timeouts
 from acetune.run._transfer import Parcels
 from acetune.run._trial_queue import Evaluation, TrialQueue
 from acetune.run.study_callbacks import Listeners
-from acetune.study.coordinator import Coordinator
+from acetune.study.coordinator import StudyCoordinator
 from acetune.study.session import Session
 from acetune.study.store import FileFault
 from acetune.study.study_trial import StudyTrial
@@ -64,7 +64,7 @@ class Engine:
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: StudyCoordinator,
         queue: TrialQueue,
         pool: Pool,
         settings: Settings,

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import threading
-import warnings
-from collections.abc import Callable, Iterator
-from typing import TextIO
-
 from acetune.core.decision import Decision
-from acetune.core.errors import GoalWarning
 from acetune.core.goals import Goals
 from acetune.core.say_once import SayOnce
 from acetune.run._messages import Saved
@@ -46,30 +38,3 @@ class Notices:
         where = f"trial {trial.number} at step {report.step}"
         for about, text in complaints(self._goals, report.measured, where):
             self.once(text, about)
-
-
-@contextlib.contextmanager
-def passing_on(tell: Callable[[str], None]) -> Iterator[None]:
-    """Within this, ``tell`` is called with every :class:`GoalWarning`, which is shown as well.
-
-    Not with those of other threads or of forked processes: they may not use the worker's pipe.
-    """
-    show, here = warnings.showwarning, (os.getpid(), threading.get_ident())
-
-    def show_and_tell(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        show(message, category, filename, lineno, file, line)
-        if issubclass(category, GoalWarning) and here == (os.getpid(), threading.get_ident()):
-            tell(str(message))
-
-    warnings.showwarning = show_and_tell
-    try:
-        yield
-    finally:
-        warnings.showwarning = show

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 
 from acetune.core.errors import GoalError, ReportError, SearchError
@@ -11,7 +10,7 @@ from acetune.core.outcome import Outcome
 from acetune.core.reason import Reason, Wording
 from acetune.searchers import Searcher
 from acetune.searchers.space import Params, Space
-from acetune.study.coordinator import Coordinator
+from acetune.study.coordinator import StudyCoordinator
 from acetune.study.study_trial import StudyTrial
 from acetune.trial.device_locks import GivenUpError
 from acetune.trial.exclusive import alone, hardware_for, waiting_until
@@ -25,7 +24,7 @@ class Suggester:
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: StudyCoordinator,
         searcher: Searcher,
         space: Space,
         limits: Sequence[Constraint],
@@ -65,10 +64,7 @@ class Suggester:
 
     def remind(self, under_way: Sequence[int]) -> None:
         """Tell the searcher of the trials of earlier sessions."""
-        for row in self._coordinator.store.rows(
-            "SELECT trial, params FROM trials WHERE attempt = 1 ORDER BY trial"
-        ):
-            number, params = row["trial"], json.loads(row["params"])
+        for number, params in self._coordinator.store.configurations().items():
             if number in self._coordinator.trials:
                 unfinished = number in under_way
                 outcome = None if unfinished else self._coordinator.outcome(number)

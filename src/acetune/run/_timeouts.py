@@ -13,7 +13,7 @@ from acetune.run._notices import Notices
 from acetune.run._pool import Pool, Slot
 from acetune.run._settings import Settings
 from acetune.run._trial_queue import TrialQueue
-from acetune.study.coordinator import Coordinator
+from acetune.study.coordinator import StudyCoordinator
 
 
 class Timeouts:
@@ -21,7 +21,7 @@ class Timeouts:
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: StudyCoordinator,
         pool: Pool,
         queue: TrialQueue,
         notices: Notices,

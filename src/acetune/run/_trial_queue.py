@@ -10,7 +10,7 @@ from acetune.run._messages import Evaluate, Evaluated
 from acetune.run._pool import Slot
 from acetune.run._settings import Settings
 from acetune.run.study_callbacks import Listeners
-from acetune.study.coordinator import Coordinator
+from acetune.study.coordinator import StudyCoordinator
 from acetune.study.study_trial import StudyTrial
 
 
@@ -32,7 +32,7 @@ class TrialQueue:
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: StudyCoordinator,
         suggest: Callable[[Callable[[], bool]], StudyTrial | None],
         told: Callable[[int], None],
         settings: Settings,

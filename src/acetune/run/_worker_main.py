@@ -31,7 +31,7 @@ from acetune.run._messages import (
     Work,
     WorkerChannel,
 )
-from acetune.run._notices import passing_on
+from acetune.run._passed_warnings import passing_on
 from acetune.run._pipe_link import DriverGone, PipeLink
 from acetune.run._transfer import fetched
 from acetune.trial.artifacts import attempt_name, confined, load_model

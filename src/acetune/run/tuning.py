@@ -35,7 +35,7 @@ from acetune.run.study_callbacks import Listeners, StudyCallback, StudyStatus
 from acetune.run.terminal import make_progress
 from acetune.searchers import Searcher, make_searcher
 from acetune.searchers.space import Dimension, Scalar, Space
-from acetune.study.coordinator import Coordinator
+from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import (
     CodeChangedWarning,
     describe_study,
@@ -214,7 +214,7 @@ def tune(
         )
         store = open_study(path, description)
         open_things.callback(store.close)
-        coordinator = Coordinator(store, stopper, keep_models)
+        coordinator = StudyCoordinator(store, stopper, keep_models)
         with store.understanding():
             under_way = coordinator.load(retries)
         if seed is not None and coordinator.trials:

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
-from acetune.core.reason import FAILED, INTERRUPTED, NO_REASON, Reason, Wording
+from acetune.core.reason import NO_REASON, Reason, Wording
 from acetune.study.connections import connect_to_read
 
 FORMAT = 3
@@ -101,8 +101,8 @@ def _to_3(db: sqlite3.Connection) -> None:
         (EARLIER, "{text}", ""),
         (f"{EARLIER}_stop", "{text}", "stopped by the policy"),
         (f"{EARLIER}_schedule", "first due at step {first} of {steps}", "along the way"),
-        INTERRUPTED.wording,
-        (FAILED, "an error: {text}", ""),
+        ("interrupted_by_user", "interrupted by the user", ""),
+        ("session_failed", "an error: {text}", ""),
     )
     db.executemany("INSERT INTO wordings VALUES (?, ?, ?)", wordings)
     rows = db.execute("SELECT rowid, state, reason, interval, total_steps FROM trials").fetchall()
@@ -122,10 +122,10 @@ def _to_3(db: sqlite3.Connection) -> None:
         "SELECT session, ended FROM sessions WHERE ended NOT NULL"
     ).fetchall():
         code, numbers = EARLIER, {"text": text}
-        if text == str(INTERRUPTED):
-            code, numbers = INTERRUPTED.code, {}
+        if text == "interrupted by the user":  # as those versions wrote it
+            code, numbers = "interrupted_by_user", {}
         elif text.startswith("an error: "):
-            code, numbers = FAILED, {"text": text.removeprefix("an error: ")}
+            code, numbers = "session_failed", {"text": text.removeprefix("an error: ")}
         db.execute(
             "UPDATE sessions SET ended = ?, ended_numbers = ? WHERE session = ?",
             (code, json.dumps(numbers), row),

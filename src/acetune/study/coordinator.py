@@ -29,49 +29,22 @@ _DRIVER_ENDED = Reason(Wording("driver_ended", "its driver process was ended"))
 
 
 class Coordinator:
-    """Takes what trials report, decides, and remembers.
+    """Takes what trials report, decides, and tells a journal.
 
     Parameters
     ----------
-    store, stopper:
-        Where to remember, and who decides. Without a store nothing is remembered: a replay.
-    keep_models:
-        Models of the best so many valid checkpoints stay on disk.
-    clock:
-        Seconds since the epoch, for the time stamps in the file.
+    stopper:
+        Who decides.
+    journal:
+        Who remembers. By default nobody does: a replay.
     """
 
-    def __init__(
-        self,
-        store: Store | None,
-        stopper: Stopper,
-        keep_models: int = 3,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, stopper: Stopper, journal: Journal | None = None) -> None:
         self.stopper = stopper
-        self.on_notice: Callable[[str], object] = lambda text: None  # what the user should know
         self.trials: dict[int, StudyTrial] = {}
-        self.rejected = 0
-        self._store = store
-        self._kept: KeptModels | None = None
-        self._journal = Journal()
-        if store is not None:
-            self._kept = KeptModels(store, stopper, keep_models)
-            self._journal = StudyJournal(store, self._kept, stopper.goals, clock)
-        self._clock = clock
+        self.rejected = 0  # configurations that were never trained
+        self._journal = journal or Journal()
         self._next = 1
-
-    @property
-    def store(self) -> Store:
-        """The study file."""
-        assert self._store is not None, "a replay has no study file"
-        return self._store
-
-    @property
-    def kept_models(self) -> KeptModels:
-        """The models on disk."""
-        assert self._kept is not None, "a replay keeps no models"
-        return self._kept
 
     @property
     def goals(self) -> Goals:
@@ -89,37 +62,6 @@ class Coordinator:
         trial = StudyTrial(self._next, 1, dict(params))
         self._next += 1
         self.trials[trial.number] = trial
-        self._journal.added(trial)
-        return trial
-
-    def reject(self, params: Mapping[str, Any], reason: Reason) -> int:
-        """A configuration that breaks a limit on the configuration alone: never trained."""
-        number = self._next
-        self._next += 1
-        self.rejected += 1
-        now = self._clock()
-        self.store.add_trial(number, 1, params, now, 0)
-        self.store.end_trial(number, 1, "rejected", reason, now)
-        return number
-
-    def add_attempt(self, number: int, resumed_from: int | None = None) -> StudyTrial:
-        """Another try at a trial that failed or was cut off, from its checkpoint if it has one.
-
-        ``resumed_from`` is the step of a checkpoint that somebody else keeps.
-        """
-        trial = self.trials[number]
-        trial.attempt += 1
-        trial.handle = None
-        self.kept_models.forget_arriving(number)
-        if resumed_from is None:
-            trial.checkpoint, trial.resumed_from, broken = self.kept_models.resume_point(number)
-            for text in broken:
-                begins = f"goes on from step {trial.resumed_from}"
-                if trial.checkpoint is None:
-                    begins = "begins from its start"
-                self.on_notice(f"trial {number} {begins}: {text}")
-        else:
-            trial.checkpoint, trial.resumed_from = None, resumed_from
         self._journal.added(trial)
         return trial
 
@@ -144,10 +86,6 @@ class Coordinator:
         self._journal.planned(trial, total_steps)
         self._journal.started(trial, startup_s)
         return Plan(handle.interval, self.gate, self._journal.keep_below, order)
-
-    def note_hardware(self, trial: StudyTrial, description: str) -> None:
-        """What the attempt runs on, where a check depends on it."""
-        self.store.set_hardware(trial.number, trial.attempt, description)
 
     def progress(self, trial: StudyTrial) -> Progress:
         """Where a new attempt stands before its first report: past its checkpoint, if any."""
@@ -262,6 +200,68 @@ class Coordinator:
         else:
             trial.handle.interrupt(reason)
         self._journal.ended(trial, state, trial.handle.record.reason, traceback)
+
+
+class StudyCoordinator(Coordinator):
+    """One with a study file, from which a study goes on after whatever has ended it.
+
+    Parameters
+    ----------
+    store, stopper:
+        Where to remember, and who decides.
+    keep_models:
+        Models of the best so many valid checkpoints stay on disk.
+    clock:
+        Seconds since the epoch, for the time stamps in the file.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        stopper: Stopper,
+        keep_models: int = 3,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.store = store
+        self.kept_models = KeptModels(store, stopper, keep_models)
+        super().__init__(stopper, StudyJournal(store, self.kept_models, stopper.goals, clock))
+        self.on_notice: Callable[[str], object] = lambda text: None  # what the user should know
+        self._clock = clock
+
+    def reject(self, params: Mapping[str, Any], reason: Reason) -> int:
+        """A configuration that breaks a limit on the configuration alone: never trained."""
+        number = self._next
+        self._next += 1
+        self.rejected += 1
+        now = self._clock()
+        self.store.add_trial(number, 1, params, now, 0)
+        self.store.end_trial(number, 1, "rejected", reason, now)
+        return number
+
+    def add_attempt(self, number: int, resumed_from: int | None = None) -> StudyTrial:
+        """Another try at a trial that failed or was cut off, from its checkpoint if it has one.
+
+        ``resumed_from`` is the step of a checkpoint that somebody else keeps.
+        """
+        trial = self.trials[number]
+        trial.attempt += 1
+        trial.handle = None
+        self.kept_models.forget_arriving(number)
+        if resumed_from is None:
+            trial.checkpoint, trial.resumed_from, broken = self.kept_models.resume_point(number)
+            for text in broken:
+                begins = f"goes on from step {trial.resumed_from}"
+                if trial.checkpoint is None:
+                    begins = "begins from its start"
+                self.on_notice(f"trial {number} {begins}: {text}")
+        else:
+            trial.checkpoint, trial.resumed_from = None, resumed_from
+        self._journal.added(trial)
+        return trial
+
+    def note_hardware(self, trial: StudyTrial, description: str) -> None:
+        """What the attempt runs on, where a check depends on it."""
+        self.store.set_hardware(trial.number, trial.attempt, description)
 
     # -- resuming --------------------------------------------------------------------------------
 

@@ -118,7 +118,7 @@ class Store:
         self._db = connection
         self._lock = lock
         self.begun_anew = False  # what it held from before was given up
-        self._wordings: dict[str, Wording] = {}  # that this one has noted
+        self._wordings: dict[str, Wording] = {}  # what codes mean, once one was written
         self._seq = self._one("SELECT coalesce(max(seq), 0) FROM reports")[0]
 
     # -- opening ---------------------------------------------------------------------------------
@@ -303,13 +303,23 @@ class Store:
         )
 
     def _coded(self, reason: Reason) -> tuple[str, str]:
-        """A reason as two columns; what its code means is noted where it is new."""
-        code, sentence, short = reason.wording
-        if reason and self._wordings.get(code) != reason.wording:
-            self._wordings[code] = reason.wording
-            row = tuple(map(_writable, (code, sentence, short)))
-            self._db.execute("INSERT OR REPLACE INTO wordings VALUES (?, ?, ?)", row)
-        return code, json.dumps(dict(reason.numbers), default=_plain)
+        """A reason as two columns; what its code means is noted where it is new.
+
+        What is written once keeps its meaning: a code that comes back with other words gets a
+        number, as it does when a policy has changed since an earlier session.
+        """
+        if not reason:
+            return "", "{}"
+        known = self._wordings = self._wordings or self.wordings()
+        code, sentence, short = (_writable(part) or "" for part in reason.wording)
+        name, n = code, 1
+        while name in known and known[name][1:] != (sentence, short):
+            n += 1
+            name = f"{code}_{n}"
+        if name not in known:
+            known[name] = Wording(name, sentence, short)
+            self._db.execute("INSERT INTO wordings VALUES (?, ?, ?)", known[name])
+        return name, json.dumps(dict(reason.numbers), default=_plain)
 
     def add_report(self, row: tuple[Any, ...], checks: Iterable[CheckRow] = ()) -> int:
         """Append a report (the fields of :class:`ReportRow` without seq) with its checks."""
@@ -401,6 +411,7 @@ class Store:
         tables = self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
         for table in tables:
             self._db.execute(f"DELETE FROM {table['name']}")
+        self._wordings = {}
         names = list(study)
         self._db.execute(
             f"INSERT INTO study ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",
@@ -473,6 +484,19 @@ class Store:
             for name in ("reason", "schedule"):
                 row[name] = as_reason(wordings, row[name], row.pop(f"{name}_numbers"))
         return rows
+
+    def configurations(self) -> dict[int, dict[str, Any]]:
+        """The parameters of all trials, in the order of their numbers."""
+        rows = self._db.execute("SELECT trial, params FROM trials WHERE attempt = 1 ORDER BY trial")
+        return {trial: json.loads(params) for trial, params in rows}
+
+    def has_measured(self, constraints: int) -> bool:
+        """Whether any check has given a finite number for so many constraints."""
+        sql = (
+            "SELECT 1 FROM reports JOIN checks USING (seq) WHERE violation < 9e999 "
+            "GROUP BY seq HAVING count(*) = ? LIMIT 1"
+        )
+        return self._db.execute(sql, (constraints,)).fetchone() is not None
 
     def reports_at(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """The rows of ``reports`` with these numbers (``seq``), in order."""

@@ -167,7 +167,7 @@ def check_study_callback(callback: StudyCallback) -> None:
         constraints=[Constraint("size", upper=0.5)],
         policy=ACE(truncation=0, interval=1, gate=False),
     )
-    coordinator = Coordinator(None, stopper)
+    coordinator = Coordinator(stopper)
     status = StudyStatus(coordinator, None, 6, lambda: 1.5)
 
     def call(method: str, *arguments: Any) -> None:

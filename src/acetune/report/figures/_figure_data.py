@@ -53,8 +53,8 @@ class Measured(NamedTuple):
 class FigureData:
     """A study as the figures look at it: losses to minimise, elapsed time, the answer.
 
-    Nothing is worked out before it is asked for, and nothing twice. A digest is of the moment: make
-    a new one when the view has been refreshed.
+    Nothing is worked out before it is asked for, and nothing twice. It is of the moment: make a new
+    one when the view has been refreshed.
     """
 
     def __init__(self, view: StudyView) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from acetune.core.cost import interval_threshold
 from acetune.core.formatting import count
-from acetune.policies.policy import checked_along
+from acetune.policies.policy import checked_along, theorem_share
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import FigureData, Floats, Mask, thinned
 from acetune.report.figures._look import BEST_OF_ALL, INVALID, NEUTRAL, Json, scatter
@@ -37,8 +37,8 @@ def intervals(digest: FigureData) -> Drawing:
         if trials:
             why += f" {_chosen_words(each, often)}"
         return nothing("intervals", _TITLE, why)
-    chosen = (row.schedule.numbers for row in trials if "threshold" in row.schedule.numbers)
-    p = next((float(numbers["share"]) for numbers in chosen), None)
+    shares = (theorem_share(row.schedule) for row in trials)
+    p = next((share for share in shares if share is not None), None)
     rows = thinned(np.flatnonzero(known), _MOST, _extremes(ratio, steps, known))
     data = _threshold(p, steps[known]) if p is not None else []
     for label, which, colour, symbol in (

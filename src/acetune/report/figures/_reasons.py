@@ -28,8 +28,7 @@ def reasons(digest: FigureData) -> Drawing:
             counted.append((state, text, "", states[state]))
     for state, reason, n in count_reasons(trials):
         if state not in ("finished", "running"):
-            shared = reason.shared
-            stratum = str(shared.get("stratum") or shared.get("standing") or "")
+            stratum = str(reason.shared.get("stratum") or "")
             counted.append((state, reason.short or state, stratum, n))
     counted.sort(key=lambda entry: -entry[3])
     left_out = counted[_MOST:]

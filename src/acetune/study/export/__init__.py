@@ -1,7 +1,7 @@
 """Studies for other tools: CSV, Parquet, and a study of Optuna; public as ``acetune.export``.
 
-A study file is read once, from one state, also while the study is running; ``gathered`` does that,
-and ``tables`` says what the tables hold.
+A study file is read once, from one state, also while the study is running; ``_gathered`` does that,
+and ``_tables`` says what the tables hold.
 """
 
 from __future__ import annotations
