@@ -26,7 +26,7 @@ from acetune.replay._simulator import simulate_budgets
 from acetune.replay.curve_table import CurveTable, TableConstraint
 from acetune.replay.judged_table import judge
 from acetune.replay.parallel import Lost, run_jobs
-from acetune.run.local_workers import available_cores
+from acetune.trial.hardware import available_cores
 from benchmarks import grid_plan as plan
 from benchmarks.common import run_main, say, versions
 from benchmarks.grid_cells import budget_s, score_runs

@@ -8,8 +8,9 @@ not the study.
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from acetune.core.decision import Action, Decision
@@ -17,10 +18,9 @@ from acetune.core.errors import AcetuneError, ReportError, StudyError, TrainingC
 from acetune.core.reason import FAILED, INTERRUPTED, Reason, Wording
 from acetune.run import _messages as m
 from acetune.run._broken_checks import BrokenChecks
-from acetune.run._interrupts import Interrupts
 from acetune.run._notices import Notices
+from acetune.run._options import Settings
 from acetune.run._pool import Died, Pool, Slot
-from acetune.run._settings import Settings
 from acetune.run._timeouts import Timeouts
 from acetune.run._transfer import Parcels
 from acetune.run._trial_queue import Evaluation, TrialQueue
@@ -80,7 +80,7 @@ class Engine:
             self._store, settings.max_failures, len(coordinator.goals.constraints)
         )
         self._session = Session(self._store)
-        self._interrupts = Interrupts()
+        self._interrupts = 0  # how often the user has asked the study to end
         self._closing: _Closing | None = None
         self._evaluation: Evaluation | None = None
         self._patience_s = _PATIENCE_S
@@ -95,11 +95,29 @@ class Engine:
     @property
     def interrupted(self) -> bool:
         """Whether the user ended the study."""
-        return self._interrupts.count > 0
+        return self._interrupts > 0
 
-    def signals(self) -> contextlib.AbstractContextManager[None]:
-        """Within this, Ctrl-C once ends the study cleanly, twice at once."""
-        return self._interrupts.caught()
+    @contextlib.contextmanager
+    def signals(self) -> Iterator[None]:
+        """Within this, Ctrl-C once ends the study cleanly, twice at once. In the main thread only.
+
+        In another one the application has its own way to be interrupted.
+        """
+
+        def interrupt(_signal: int, _frame: object) -> None:
+            self._interrupts += 1
+            if self._interrupts > 2:  # the driver does not come round to looking: get it out
+                raise KeyboardInterrupt
+
+        before = {}
+        with contextlib.suppress(ValueError):  # not in the main thread
+            for number in (signal.SIGINT, signal.SIGTERM):
+                before[number] = signal.signal(number, interrupt)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def run(self, under_way: Sequence[int] = ()) -> None:
         """Run trials until the budget is spent, the user interrupts, or nothing is left to do.
@@ -173,7 +191,7 @@ class Engine:
             else:
                 return
             self._session.end_search()
-        at_once = self._interrupts.count > 1
+        at_once = self._interrupts > 1
         if at_once or now > self._closing.since + self._settings.stop_grace_s:
             for slot in self._pool.slots:
                 if slot.busy:

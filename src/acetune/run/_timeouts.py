@@ -10,8 +10,8 @@ from acetune.core.errors import ReportError
 from acetune.core.goals import FailedCheck
 from acetune.core.reason import Reason
 from acetune.run._notices import Notices
+from acetune.run._options import Settings
 from acetune.run._pool import Pool, Slot
-from acetune.run._settings import Settings
 from acetune.run._trial_queue import TrialQueue
 from acetune.study.coordinator import StudyCoordinator
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from acetune.core.errors import StudyError
 from acetune.run._messages import Evaluate, Evaluated
+from acetune.run._options import Settings
 from acetune.run._pool import Slot
-from acetune.run._settings import Settings
 from acetune.run.study_callbacks import Listeners
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.study_trial import StudyTrial
