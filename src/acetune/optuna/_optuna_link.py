@@ -34,9 +34,8 @@ from acetune.optuna._private_api import (
     stored,
     trial_id,
 )
-from acetune.optuna._pruner import AcePruner
+from acetune.optuna._pruner import AcePruner, notice_unchecked
 from acetune.optuna._told_to_optuna import Told, skipped_at, told
-from acetune.optuna._warnings_once import notice_unchecked
 from acetune.trial.checks import complaints
 from acetune.trial.link import Link, Plan, Reply, Report
 

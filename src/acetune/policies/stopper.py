@@ -453,5 +453,16 @@ class Stopper:
         return check_order(self.policy, self.goals, self.history.costs)
 
 
+def stopper_of(goals: Goals, policy: Policy, confirm_top: int = 1) -> Stopper:
+    """A stopper for goals that stand."""
+    return Stopper(
+        objective=goals.objective.name,
+        mode=goals.objective.mode,
+        constraints=goals.constraints,
+        policy=policy,
+        confirm_top=confirm_top,
+    )
+
+
 def _warn_repeated(message: str) -> None:
     warnings.warn(message, RepeatedReportWarning, stacklevel=4)

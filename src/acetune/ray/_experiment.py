@@ -6,6 +6,7 @@ had decided: a restored experiment reads the file again.
 
 from __future__ import annotations
 
+import heapq
 import logging
 import time
 from collections.abc import Mapping
@@ -18,9 +19,8 @@ from acetune.core.goals import FailedCheck
 from acetune.core.measured_costs import Costs
 from acetune.core.reason import Reason, Wording
 from acetune.core.say_once import SayOnce
-from acetune.policies.stopper import Stopper
+from acetune.policies.stopper import stopper_of
 from acetune.ray import _result_format as wire
-from acetune.ray._best_losses import Ranking
 from acetune.ray._gate_board import Publisher, Terms, View
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import describe_study, open_study
@@ -58,13 +58,7 @@ class Experiment:
         if path in _open:
             _open[path].close()
         goals = terms.goals
-        stopper = Stopper(
-            objective=goals.objective.name,
-            mode=goals.objective.mode,
-            constraints=goals.constraints,
-            policy=terms.policy,
-            confirm_top=terms.confirm_top,
-        )
+        stopper = stopper_of(goals, terms.policy, terms.confirm_top)
         self._notice = SayOnce(logger.warning)
         stopper.on_repeat = self._notice
         settings = {
@@ -87,9 +81,6 @@ class Experiment:
         self._numbers = self.store.names()  # of Ray's trials
         self._names = {number: name for name, number in self._numbers.items()}
         self._tokens: dict[int, str] = {}  # of the run whose reports are being taken
-        self._ranking = Ranking()
-        for number in self.coordinator.trials:
-            self._note_valid(number)
         self._shelved: dict[int, str] = {}  # of trials: their latest model
         self._closed = False
         self._news, self._published = False, 0.0
@@ -117,6 +108,8 @@ class Experiment:
             self._notice(f"trial {name}: {message.notice}")
         with self.store.transaction():
             trial = self._attempt(name, params, message.attempt)
+            record = trial.begun.record
+            before = record.best_valid
             if model is not None and message.best is not None:
                 self._shelve(trial, message.best, model)
             stop = False
@@ -126,7 +119,7 @@ class Experiment:
                 self.coordinator.finish(trial, message.end)
         self.coordinator.kept_models.sweep()
         self._look_at_checks(name, message)
-        self._news |= self._note_valid(trial.number)
+        self._news |= record.best_valid is not before
         self._publish_news()
         return stop
 
@@ -224,7 +217,6 @@ class Experiment:
         forgotten = self._numbers.get(name)
         if forgotten is not None:
             del self._names[forgotten]
-            self._ranking.rename(name, self._name(forgotten))
         trial = self.coordinator.add_trial(_plain(params))
         self.store.name_trial(trial.number, name)
         self._numbers[name], self._names[trial.number] = trial.number, name
@@ -266,13 +258,6 @@ class Experiment:
         same = self._tokens.get(trial.number) == token
         return same and trial.handle is not None and trial.handle.state != "failed"
 
-    def _note_valid(self, number: int) -> bool:
-        """Whether the trial's best valid checkpoint has moved."""
-        record = self.coordinator.stopper.history.trials.get(number)
-        if record is None or record.best_valid is None:
-            return False
-        return self._ranking.note(self._name(number), record.best_valid.loss)
-
     def _name(self, number: int) -> str:
         """Ray's name of a trial; one that Ray has forgotten has none."""
         return self._names.get(number, f"#{number}")
@@ -280,9 +265,11 @@ class Experiment:
     def _view(self) -> View:
         history = self.coordinator.stopper.history
         most = max(self._terms.confirm_top, self._terms.keep_models)
+        valid = [record.best_valid for record in history.trials.values() if record.best_valid]
+        found = heapq.nsmallest(most, ((best.loss, self._name(int(best.trial))) for best in valid))
         return View(
             history.costs,
-            self._ranking.top(most),
+            tuple(found),
             history.median_violation,
             history.largest_violation,
         )

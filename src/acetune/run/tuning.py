@@ -21,7 +21,7 @@ from acetune.core.goals import (
 )
 from acetune.interprocess.pickling import pickle_code
 from acetune.policies import Policy, make_policy
-from acetune.policies.stopper import Stopper
+from acetune.policies.stopper import stopper_of
 from acetune.run._confirmation import check_after_run, confirm_best, say_rejected
 from acetune.run._driver import Engine
 from acetune.run._local_workers import IN_WORKER, LocalSite
@@ -181,13 +181,7 @@ def tune(
     )
     path = _study_path(study)
     search = make_searcher(searcher, searched, points, seed)
-    stopper = Stopper(
-        objective=objective,
-        mode=mode,
-        constraints=on_model,
-        policy=chosen,
-        confirm_top=confirm_top,
-    )
+    stopper = stopper_of(goals, chosen, confirm_top)
     work = Work(train, goals, chosen, confirm, needs_of(limit.check for limit in on_config))
     code = pickle_code(work, reduce=None if cluster is None else cluster.reduce)
     with contextlib.ExitStack() as open_things:
