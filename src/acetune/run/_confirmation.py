@@ -88,18 +88,15 @@ def say_rejected(coordinator: StudyCoordinator, listeners: Listeners) -> None:
         listeners.call("on_notice", no_recommendation(result))
 
 
-def _broken(kept: Kept) -> Evaluated | None:
-    """What comes of a model that is missing, empty or changed; None: it can be evaluated."""
-    fault = kept.fault()
-    return None if fault is None else Evaluated({}, {}, f"its model {kept.folder} {fault}")
-
-
 def _check(engine: Engine, models: Sequence[Kept]) -> list[Evaluated | None]:
-    """Check kept models, but those that are broken."""
-    broken = [_broken(kept) for kept in models]
-    whole = [kept for kept, wrong in zip(models, broken, strict=True) if wrong is None]
-    came = iter(engine.evaluate([Evaluate(str(kept.folder), confirm=False) for kept in whole]))
-    return [next(came) if wrong is None else wrong for wrong in broken]
+    """Check kept models, but those that are missing, empty or changed."""
+    looked = [(kept.folder, kept.fault()) for kept in models]
+    whole = [Evaluate(str(folder), confirm=False) for folder, fault in looked if fault is None]
+    came = iter(engine.evaluate(whole))
+    return [
+        next(came) if fault is None else Evaluated({}, {}, f"its model {folder} {fault}")
+        for folder, fault in looked
+    ]
 
 
 def wrong_names(goals: Goals, answer: Mapping[str, object]) -> str | None:

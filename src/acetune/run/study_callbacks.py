@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from acetune.core.decision import Decision, Stratum
 from acetune.core.goals import Goals
-from acetune.core.history import count_by_state
 from acetune.policies.stopper import CheckedCheckpoint
 from acetune.study.coordinator import Coordinator
 from acetune.trial.link import Report
@@ -46,7 +46,8 @@ class StudyStatus:
     @property
     def by_state(self) -> Mapping[str, int]:
         """How many trials are running, finished, stopped, failed, interrupted, rejected."""
-        counts = count_by_state(self._coordinator.stopper.history.trials.values())
+        records = self._coordinator.stopper.history.trials.values()
+        counts: dict[str, int] = dict(Counter(record.state for record in records))
         if self._coordinator.rejected:
             counts["rejected"] = self._coordinator.rejected
         return counts

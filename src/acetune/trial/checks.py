@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from acetune.core.errors import AcetuneError, ReportCallError
@@ -135,13 +134,6 @@ def place_of(error: Exception) -> str:
     return ""
 
 
-class Arguments(NamedTuple):
-    """What a check is called with."""
-
-    args: tuple[object, ...] = ()
-    kwargs: Mapping[str, object] = MappingProxyType({})
-
-
 class _Takes(NamedTuple):
     """How a check takes the model."""
 
@@ -153,7 +145,9 @@ class _Takes(NamedTuple):
 _NOT_AT_ALL = _Takes("not at all")
 
 
-def arguments_for(check: Callable[..., Any], name: str, model: object) -> Arguments:
+def arguments_for(
+    check: Callable[..., Any], name: str, model: object
+) -> tuple[tuple[object, ...], dict[str, object]]:
     """What the check is called with: the model, wherever one was reported and it can take one.
 
     A model that is required and missing is an error. So is one that was reported where nothing
@@ -166,7 +160,7 @@ def arguments_for(check: Callable[..., Any], name: str, model: object) -> Argume
                 f"the check of {name!r} takes a model, but none was reported; call "
                 "report(..., model=...)"
             )
-        return Arguments()
+        return (), {}
     if takes.way == "unclear":
         raise ReportCallError(
             f"the check of {name!r} has a default for its parameter {takes.parameter!r}: is that "
@@ -174,8 +168,8 @@ def arguments_for(check: Callable[..., Any], name: str, model: object) -> Argume
             "functools.partial(check, value), and leave a parameter without a default for the model"
         )
     if takes.way == "by name":
-        return Arguments(kwargs={"model": model})
-    return Arguments((model,)) if takes.way == "by position" else Arguments()
+        return (), {"model": model}
+    return (model,) if takes.way == "by position" else (), {}
 
 
 def takes_model(check: Callable[..., Any]) -> bool:
