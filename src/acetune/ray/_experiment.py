@@ -27,7 +27,7 @@ from acetune.study.opening import describe_study, open_study
 from acetune.study.session import Session
 from acetune.study.store import Store
 from acetune.study.study_trial import StudyTrial
-from acetune.trial.checks import complaints
+from acetune.trial.checks import notice_bad_checks
 
 logger = logging.getLogger("acetune.ray")
 
@@ -118,7 +118,9 @@ class Experiment:
             if message.closed:
                 self.coordinator.finish(trial, message.end)
         self.coordinator.kept_models.sweep()
-        self._look_at_checks(name, message)
+        report = message.report or message.end
+        if report is not None:
+            notice_bad_checks(self._terms.goals, name, report, self._notice)
         self._news |= record.best_valid is not before
         self._publish_news()
         return stop
@@ -280,13 +282,6 @@ class Experiment:
         if self._news and now >= self._published + _NEWS_S:
             self._news, self._published = False, now
             self._publisher.publish(self._view())
-
-    def _look_at_checks(self, name: str, message: wire.Message) -> None:
-        report = message.report or message.end
-        if report is not None and report.measured is not None:
-            where = f"trial {name} at step {report.step}"
-            for about, text in complaints(self._terms.goals, report.measured, where):
-                self._notice(text, about)
 
 
 def _plain(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def confirm_best(
     candidates = read_result(coordinator.store).candidates
     if candidates and all(found.kept is None for found in candidates[:top]):
         text = "nothing can be confirmed: no model was kept; give it as report(..., model=...)"
-        listeners.call("on_notice", text)
+        listeners.notice(text)
     judged: set[int] = set()  # trials; each counts once
     for found in candidates:
         full = len(judged) == top and found.trial not in judged
@@ -65,7 +65,7 @@ def confirm_best(
         fault = found.kept.fault()
         if fault is not None:  # fresh data is spared
             text = f"trial {found.trial} cannot be confirmed: its model {found.kept.folder} {fault}"
-            listeners.call("on_notice", text)
+            listeners.notice(text)
             continue
         judged.add(found.trial)
         result = engine.evaluate([Evaluate(str(found.kept.folder), confirm=True)])[0]
@@ -77,7 +77,7 @@ def confirm_best(
         if _record(coordinator, found, result, wrong) == "confirmed":
             return
         if wrong is not None:  # it would be with every other model: spare the fresh data
-            listeners.call("on_notice", wrong)
+            listeners.notice(wrong)
             return
 
 
@@ -85,7 +85,7 @@ def say_rejected(coordinator: StudyCoordinator, listeners: Listeners) -> None:
     """Tell listeners, who know the best of the search alone, that fresh data rejected it."""
     result = read_result(coordinator.store)
     if result.rejected is not None:
-        listeners.call("on_notice", no_recommendation(result))
+        listeners.notice(no_recommendation(result))
 
 
 def _check(engine: Engine, models: Sequence[Kept]) -> list[Evaluated | None]:

@@ -18,7 +18,6 @@ from acetune.core.errors import AcetuneError, ReportError, StudyError, TrainingC
 from acetune.core.reason import FAILED, INTERRUPTED, Reason, Wording
 from acetune.run import _messages as m
 from acetune.run._broken_checks import BrokenChecks
-from acetune.run._notices import Notices
 from acetune.run._options import Settings
 from acetune.run._pool import Died, Pool, Slot
 from acetune.run._timeouts import Timeouts
@@ -29,6 +28,7 @@ from acetune.study.coordinator import StudyCoordinator
 from acetune.study.session import Session
 from acetune.study.store import FileFault
 from acetune.study.study_trial import StudyTrial
+from acetune.trial.checks import notice_bad_checks
 from acetune.trial.link import Reply, Report
 
 _BUDGET_SPENT = Reason(Wording("budget_spent", "the time budget is spent"))
@@ -73,9 +73,8 @@ class Engine:
         self._coordinator, self._store = coordinator, coordinator.store
         self._settings, self._listeners = settings, listeners
         self._pool, self._queue = pool, queue
-        self._notices = Notices(listeners, coordinator.goals)
         self._parcels = Parcels(self._store.files)
-        self._timeouts = Timeouts(coordinator, pool, queue, self._notices, settings, self._lost)
+        self._timeouts = Timeouts(coordinator, pool, queue, listeners, settings, self._lost)
         self._broken_checks = BrokenChecks(
             self._store, settings.max_failures, len(coordinator.goals.constraints)
         )
@@ -84,7 +83,7 @@ class Engine:
         self._closing: _Closing | None = None
         self._evaluation: Evaluation | None = None
         self._patience_s = _PATIENCE_S
-        coordinator.stopper.on_repeat = coordinator.on_notice = self._notices.say
+        coordinator.stopper.on_repeat = coordinator.on_notice = listeners.notice
 
     # -- the study -------------------------------------------------------------------------------
 
@@ -128,7 +127,7 @@ class Engine:
         self._session.begin()
         if self._budget_spent() or self._queue.left() == 0:
             text = "nothing left to do: the budget is spent; raise time_budget_s or max_trials"
-            self._notices.say(text)
+            self._listeners.notice(text)
         try:
             self._loop(self._queue.left)
         except StudyError as error:
@@ -184,7 +183,9 @@ class Engine:
         now = time.monotonic()
         if self._closing is None:
             if self.interrupted:
-                self._notices.say("interrupted: ending cleanly, press Ctrl-C again to stop at once")
+                self._listeners.notice(
+                    "interrupted: ending cleanly, press Ctrl-C again to stop at once"
+                )
                 self._closing = _Closing(INTERRUPTED, now)
             elif self._evaluation is None and self._budget_spent():
                 self._closing = _Closing(_BUDGET_SPENT, now)
@@ -289,7 +290,7 @@ class Engine:
             if message.constraint is not None:
                 self._timeouts.check_begins(slot, message.constraint)
         elif isinstance(message, m.Notice):
-            self._notices.once(message.text)
+            self._listeners.once(message.text)
         elif isinstance(message, Died):
             self._lost(slot, f"its worker process {message.how}")
         elif isinstance(message, m.Piece):
@@ -343,7 +344,7 @@ class Engine:
     def _take_report(self, slot: Slot, trial: StudyTrial, report: Report) -> Reply:
         reply = self._coordinator.report(trial, report)
         slot.check = None
-        self._notices.reported(trial.number, report, reply.decision)
+        self._listeners.call("on_report", trial.number, report, reply.decision)
         self._look_at_checks(trial, report)
         if self._closing is not None and trial.running:
             self._coordinator.interrupt(trial, self._closing.reason)
@@ -356,7 +357,8 @@ class Engine:
     def _look_at_checks(self, trial: StudyTrial, report: Report | None) -> None:
         """What is wrong with the checks of a report is said once, or ends the study."""
         if report is not None and report.measured is not None:
-            self._notices.look_at_checks(trial, report)
+            goals = self._coordinator.goals
+            notice_bad_checks(goals, trial.number, report, self._listeners.once)
             self._broken_checks.look(trial, report)
 
     def _take_files(self, slot: Slot, trial: StudyTrial, saved: m.Saved) -> None:
@@ -366,7 +368,9 @@ class Engine:
         if saved.sent:
             error = self._parcels.unpack(slot.index, saved.path, saved.digest)
             if error is not None:
-                self._notices.not_kept(saved, error)
+                what = "model" if saved.kind == "model" else "checkpoint"
+                text = f"a {what} that a worker sent cannot be kept: {error}"
+                self._listeners.once(text, about=("parcel", error))
                 return
         add = kept_models.add_model if saved.kind == "model" else kept_models.add_checkpoint
         add(trial, saved.step, saved.path, saved.size, saved.digest)

@@ -90,7 +90,7 @@ class TrialQueue:
         if trial.handle is not None and not trial.running:
             # it had been stopped or had finished; what it did then does not change that
             text = f"trial {trial.number} went wrong after its end: {error}"
-            self._listeners.call("on_notice", text)
+            self._listeners.notice(text)
             self.release(slot)
             return
         self._coordinator.fail(trial, error, traceback)

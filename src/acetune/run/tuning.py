@@ -224,10 +224,10 @@ def tune(
         listeners.call("on_start", status)
         if store.begun_anew:
             text = f"nothing was reported in {shown(path)} so far: the study is begun anew"
-            listeners.call("on_notice", text)
+            listeners.notice(text)
         if study is None:
             text = f"no study= was given: the study is kept in {path}, and cannot be resumed"
-            listeners.call("on_notice", text)
+            listeners.notice(text)
         with driver.signals():
             try:
                 driver.run(under_way)
