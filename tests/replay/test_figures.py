@@ -268,13 +268,13 @@ def every_kind() -> dict[str, Any]:
 
 def test_html_stands_alone_and_is_the_same_each_time(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ranks.html"
-    drawing.write_figure(figures.critical_difference(RANKS), path)
+    drawing.write_figures({path: figures.critical_difference(RANKS)})
     text = path.read_text(encoding="utf-8")
     assert "Average ranks of the policies" in text
     assert len(text) > 1_000_000  # plotly.js is in it
     assert not re.search(r"<script[^>]*\bsrc\s*=", text)
     assert not re.search(r"<link[^>]*\bhref\s*=", text)
-    drawing.write_figure(figures.critical_difference(RANKS), path)
+    drawing.write_figures({path: figures.critical_difference(RANKS)})
     assert path.read_text(encoding="utf-8") == text
 
 
@@ -291,7 +291,7 @@ def test_without_kaleido_the_error_names_the_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "kaleido", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'acetune\[png\]'"):
-        drawing.write_figure(figures.critical_difference(RANKS), tmp_path / "ranks.png")
+        drawing.write_figures({tmp_path / "ranks.png": figures.critical_difference(RANKS)})
     assert not list(tmp_path.iterdir())
 
 
@@ -302,7 +302,7 @@ def test_without_a_browser_the_error_says_what_to_install(
     chromium = pytest.importorskip("choreographer.browsers.chromium").Chromium
     monkeypatch.setattr(chromium, "find_browser", lambda **_: None)
     with pytest.raises(AcetuneError, match=r"apt install chromium.*kaleido_get_chrome.*html"):
-        drawing.write_figure(figures.critical_difference(RANKS), tmp_path / "ranks.png")
+        drawing.write_figures({tmp_path / "ranks.png": figures.critical_difference(RANKS)})
     assert not list(tmp_path.iterdir())
 
 

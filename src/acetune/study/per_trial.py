@@ -70,20 +70,20 @@ class Trials:
     def best_loss(self) -> Array:
         """The best objective with its sign such that smaller is better, infinite without one."""
         reports, objective, latest = self.view.reports, self.view.goals.objective, self._latest
-        return self._least(latest, losses(objective, reports.objective[latest]))
+        return self.least(latest, losses(objective, reports.objective[latest]))
 
     @property
     def best_valid_loss(self) -> Array:
         """The same of what was found valid."""
         reports, objective = self.view.reports, self.view.goals.objective
         valid = reports.stratum == VALID
-        return self._least(valid, losses(objective, reports.checked_objective[valid]))
+        return self.least(valid, losses(objective, reports.checked_objective[valid]))
 
     @property
     def least_violation(self) -> Array:
         """Infinite where all checks failed, and where there was none."""
         tried = self.view.reports.stratum != UNCHECKED
-        return self._least(tried, self.view.reports.violation[tried])
+        return self.least(tried, self.view.reports.violation[tried])
 
     @property
     def training_s(self) -> Array:
@@ -123,7 +123,8 @@ class Trials:
     def _sum(self, trial: Array, values: Array) -> Array:
         return np.bincount(trial, np.nan_to_num(values), minlength=self._size)[self.numbers]
 
-    def _least(self, which: Array, values: Array) -> Array:
+    def least(self, which: Array, values: Array) -> Array:
+        """The least of some values of each trial, infinite without one: those of these reports."""
         least = np.full(self._size, math.inf)
         np.minimum.at(least, self._trial[which], values)
         return least[self.numbers]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from acetune.replay.figures._panels import Look, Panels, cell_titles, chosen, looks
 from acetune.replay.runs import Run
 from acetune.replay.statistics import Progress, best_over_time
-from acetune.report.palette import LINE
+from acetune.report.palette import LINE, faint
 
 Array = NDArray[Any]
 
@@ -97,7 +97,7 @@ def _draw(
                 mode="lines",
                 line={"width": 0},
                 fill="toself",
-                fillcolor=look[policy].faint(0.13),
+                fillcolor=faint(look[policy].colour, 0.13),
                 legendgroup=policy,
                 hoverinfo="skip",
             )

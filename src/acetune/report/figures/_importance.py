@@ -38,7 +38,7 @@ def importance(digest: FigureData) -> Drawing:
     if not any(params):
         why = "No trials yet." if not params else "The trials have no parameters."
         return nothing("importance", _TITLE, why)
-    outcomes = {"objective": digest.per_trial(digest.loss[digest.current], digest.current)}
+    outcomes = {"objective": digest.trials.best_loss}
     if digest.constrained:
         violation = digest.view.reports.violation
         checked = np.flatnonzero(~np.isnan(violation))
@@ -46,7 +46,7 @@ def importance(digest: FigureData) -> Drawing:
         # a failed check is worse than any violation that was measured
         worst = float(np.max(violation, initial=0.0, where=np.isfinite(violation)))
         violation = np.where(np.isinf(violation), 2 * worst + 1, violation)
-        outcomes["feasibility"] = digest.per_trial(violation, checked)
+        outcomes["feasibility"] = digest.trials.least(checked, violation)
     parameters = columns(params)
     found = {name: effects(parameters, outcome) for name, outcome in outcomes.items()}
     if all(effect.share is None for its in found.values() for effect in its):
