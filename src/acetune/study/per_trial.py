@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from acetune.study.best_checkpoints import checked_rows, checkpoint, losses
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.report_arrays import INVALID, STEP, UNCHECKED, VALID, Array
-from acetune.study.view import StudyView, TrialRow
+from acetune.study.view import StudyView
 
 NOT_REPORTED = -1
 """The stratum of a trial that has reported nothing."""
@@ -32,11 +31,6 @@ class Trials:
         # NumPy is ten times as fast at these sums where nothing has to be converted
         self._trial = view.reports.trial.astype(np.intp)
         self._latest = view.is_latest
-
-    @property
-    def rows(self) -> Sequence[TrialRow]:
-        """The latest attempt of each."""
-        return self.view.trials
 
     # -- columns ---------------------------------------------------------------------------------
 
@@ -114,7 +108,7 @@ class Trials:
         times = found[self.numbers].tolist()
         return [
             row.started if time == -math.inf else time
-            for row, time in zip(self.rows, times, strict=True)
+            for row, time in zip(self.view.trials, times, strict=True)
         ]
 
     def _count(self, which: Array) -> Array:

@@ -68,7 +68,7 @@ def curves(digest: FigureData, trials: list[int] | None = None) -> Drawing:
     return Drawing("curves", _TITLE, caption, alt, data, layout, table)
 
 
-def chosen_trials(digest: FigureData, most: int = _MOST) -> dict[int, str]:
+def chosen_trials(digest: FigureData) -> dict[int, str]:
     """Trials that tell something, by number, each with the word that says why it was chosen.
 
     The answer, or the best that fresh data rejected, the nearest miss, the trial with the best
@@ -78,7 +78,7 @@ def chosen_trials(digest: FigureData, most: int = _MOST) -> dict[int, str]:
     reports = digest.view.reports
 
     def take(trial: int, why: str) -> None:
-        if len(chosen) < most:
+        if len(chosen) < _MOST:
             chosen.setdefault(trial, why)
 
     if digest.answer is not None:

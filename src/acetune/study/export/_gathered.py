@@ -107,7 +107,7 @@ class Gathered:
             best, miss = trials.best_valid(row.trial), trials.nearest_miss(row.trial)
             judged = best and with_confirmation(best, view.confirmations)
             failed = errors.get(row.trial, {})
-            found.append(ExportedTrial(row, startup_s, *its, judged, miss, failed))
+            found.append(ExportedTrial._make([row, startup_s, *its, judged, miss, failed]))
         return found
 
     def curve(self, trial: int) -> dict[int, float]:
