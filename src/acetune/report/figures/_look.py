@@ -46,6 +46,12 @@ def limit_line(**ends: Any) -> Json:
     return {"type": "line", **ends, "line": {"color": NEUTRAL, "width": 1.5, "dash": "4px,3px"}}
 
 
+def lying_bar(**more: Any) -> Json:
+    """A trace of bars that lie; their ``text`` is seen when one points at them."""
+    hover = {"textposition": "none", "hovertemplate": "%{text}<extra></extra>"}
+    return {"type": "bar", "orientation": "h", **hover, **more}
+
+
 def bar_marker(colour: str, pattern: str, **more: Any) -> Json:
     """How a bar looks."""
     look = {"shape": pattern, "fillmode": "overlay", "size": 6}
