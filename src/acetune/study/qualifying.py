@@ -16,7 +16,7 @@ import numpy as np
 from acetune.core.goals import Constraint, Estimate, Goals
 from acetune.study.answer import read_ranges, with_confirmation
 from acetune.study.best_checkpoints import checkpoint, losses, unchecked_better, usable
-from acetune.study.findings import FoundCheckpoint, broken_on_fresh, judge_fresh
+from acetune.study.findings import FoundCheckpoint, broken_on_fresh, judge_fresh, latest_uses
 from acetune.study.report_arrays import UNCHECKED, Array
 from acetune.study.view import StudyView
 
@@ -92,8 +92,7 @@ def on_fresh(view: StudyView, rows: Array) -> Iterator[tuple[Array, Mapping[str,
     The latest use of a checkpoint counts.
     """
     reports = view.reports
-    latest = {(use["trial"], use["attempt"], use["step"]): use for use in view.confirmations}
-    for (trial, attempt, step), use in latest.items():
+    for (trial, attempt, step), use in latest_uses(view.confirmations).items():
         same = (reports.trial[rows] == trial) & (reports.attempt[rows] == attempt)
         same &= reports.checked_step[rows] == step
         yield same, {name: Estimate(*measured) for name, measured in use["metrics"].items()}

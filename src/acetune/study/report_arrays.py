@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -52,7 +51,6 @@ _REPORT_TYPES = {
     "time": "f8",
 }
 _ROW = np.dtype(list(_REPORT_TYPES.items()))
-_RANKS = np.dtype([("rank", "i8"), ("of", "i8")])
 _CHECK_TYPES = {
     "seq": "i8",
     "constraint": "i2",
@@ -69,7 +67,8 @@ class Reports:
 
     ``objective`` is NaN where it was; ``checked_step`` is 0 where nothing was checked;
     ``violation`` is NaN there and infinite where a check failed. ``kind``, ``stratum`` and
-    ``decision`` hold the numbers named in this module. Nobody writes to the columns.
+    ``decision`` hold the numbers named in this module. Ranks are not here. Nobody writes to the
+    columns.
     """
 
     seq: Array
@@ -86,24 +85,9 @@ class Reports:
     primary_cost_s: Array
     snapshot_cost_s: Array
     time: Array
-    _read_ranks: Callable[[int], Array] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.seq)
-
-    @property
-    def rank(self) -> Array:
-        """Place among the reports it was ranked with, 0 where it was not: read when asked for."""
-        return self._ranks["rank"]
-
-    @property
-    def of(self) -> Array:
-        """How many reports it was ranked with, itself included: read when asked for."""
-        return self._ranks["of"]
-
-    @cached_property
-    def _ranks(self) -> Array:
-        return self._read_ranks(int(self.seq[-1])) if len(self) else np.empty(0, _RANKS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +152,7 @@ class Growing:
 
 
 def no_reports() -> Growing:
-    """Columns for :class:`Reports`, without its ranks."""
+    """Columns for :class:`Reports`."""
     return Growing(_REPORT_TYPES)
 
 
@@ -199,7 +183,7 @@ ORDER BY seq
 
 
 def read_reports(db: sqlite3.Connection, after: int, last: int = _LAST) -> dict[str, Array]:
-    """The reports with a ``seq`` larger than ``after``, up to ``last``, without their ranks."""
+    """The reports with a ``seq`` larger than ``after``, up to ``last``."""
     rows = np.fromiter(db.execute(_USUAL_REPORTS, (after, last)), dtype=_USUAL)
     seq = _sequence(db, after, last, len(rows))
     step, violation = rows["step"], rows["violation"]
@@ -249,12 +233,6 @@ def _sequence(db: sqlite3.Connection, after: int, last: int, count: int) -> Arra
     sql = "SELECT seq FROM reports WHERE seq > ? AND seq <= ? ORDER BY seq"
     rows = db.execute(sql, (after, last))
     return np.fromiter((row[0] for row in rows), dtype="i8", count=count)
-
-
-def read_ranks(db: sqlite3.Connection, last: int) -> Array:
-    """``rank`` and ``of`` of the reports up to ``last``, 0 where they were not ranked."""
-    sql = "SELECT coalesce(rank, 0), coalesce(of, 0) FROM reports WHERE seq <= ? ORDER BY seq"
-    return np.fromiter(db.execute(sql, (last,)), dtype=_RANKS)
 
 
 def read_checks(db: sqlite3.Connection, after: int, constraints: Sequence[str]) -> dict[str, Array]:
