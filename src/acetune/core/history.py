@@ -8,16 +8,18 @@ outside appends.
 from __future__ import annotations
 
 import math
+from array import array
 from copy import copy
 from typing import Any
 
 from sortedcontainers import SortedList
 
 from acetune.core.decision import Action, Decision, Stratum
+from acetune.core.learning import Learning, Trend, combined
 from acetune.core.measured_costs import Costs
 from acetune.core.observation import CheckResult, Observation, TrialId
 from acetune.core.ranked_groups import Filing, Group, GroupId, median_of
-from acetune.core.trial_record import Checkpoint, Progress, TrialRecord
+from acetune.core.trial_record import Checkpoint, Progress, TrialRecord, Verdict
 
 _NOBODY = Group(None)
 
@@ -35,6 +37,7 @@ class History:
         self.keep = keep
         self.trials: dict[TrialId, TrialRecord] = {}
         self.costs = Costs()
+        self.learning = Learning()
         self.finished: list[TrialRecord] = []  # a record stays, whatever becomes of its state
         self.best: Checkpoint | None = None
         self.best_loss = math.inf  # of all reports, checked or not
@@ -42,6 +45,7 @@ class History:
         self._nearest_miss = (math.inf, math.inf)
         self.gate = math.inf
         self.reports = 0
+        self.reported_by = array("q")  # the place of the trial that made each report
         self.checks = 0
         self._valid_reports = self._invalid_reports = 0
         self._groups: dict[GroupId, Group] = {}
@@ -69,6 +73,11 @@ class History:
     def largest_violation(self) -> float:
         """Largest finite violation seen, 1 if none was."""
         return float(self._violations[-1]) if self._violations else 1.0
+
+    @property
+    def trend(self) -> Trend:
+        """How limits move along training, for policies that learn."""
+        return self.learning.trend(self.costs.mean_check_s or 0.0, self.costs.mean_primary_s)
 
     def kth_best(self, k: int) -> float:
         """The k-th best of the trials' best valid losses, infinite if there are fewer."""
@@ -131,7 +140,7 @@ class History:
             if step > upto:
                 break
             log.copy_to(record.log, index)
-        record.verdicts = [verdict for verdict in old.verdicts if verdict[0] <= upto]
+        record.verdicts = [verdict for verdict in old.verdicts if verdict.reported <= upto]
         record.progress.relive(old, upto)
 
     def withdraw(self, record: TrialRecord) -> None:
@@ -161,10 +170,18 @@ class History:
                 self._valid_reports += 1
             else:
                 self._invalid_reports += 1
-            progress.advance(step, loss, check.step, check.valid)
-            record.verdicts.append((step, report.stratum, check.violation))
+            excess = combined(check.excess)
+            before = (progress.checked_at, progress.excess) if progress.checks else None
+            self.learning.add_check(step, check.loss, excess, before)
+            progress.advance(step, loss, check.step, check.valid, excess)
+            verdict = Verdict(step, report.stratum, check.violation, check.step, check.excess)
+            record.verdicts.append(verdict)
             self.add_check(record, check)
         record.log.append(report, decision)
+        if step & (step - 1) == 0 and step > 0:  # a power of two
+            earlier = record.log.find(step >> 2) if step >= 4 else None
+            then = None if earlier is None else record.log.loss[earlier]
+            self.learning.add_loss(step, loss, then)
         if filing is not None:
             group = self._groups.get(filing.group)
             if group is None:
@@ -172,6 +189,7 @@ class History:
             group.add(filing.key)
             record.filings.append((step, group, filing.key))
         self.reports += 1
+        self.reported_by.append(record.order)
         if loss < self.best_loss:
             self.best_loss = loss
         if decision.action is Action.STOP:

@@ -172,8 +172,8 @@ remember=True, spare=True, defer=True, one_by_one=True)
     def _standing(self, trial: TrialRecord, report: Observation) -> tuple[Stratum, float]:
         """The stratum that a report is ranked in, and the violation."""
         if report.check is None and self.remember and trial.verdicts:
-            _, stratum, violation = trial.verdicts[-1]
-            return stratum, violation
+            last = trial.verdicts[-1]
+            return last.stratum, last.violation
         return report.stratum, report.violation
 
     def decide(

@@ -182,6 +182,8 @@ class StopperTrial:
             history.append(record, report, decision, filing)
             if decision.action is Action.STOP:
                 self._end("stopped", decision.because)
+            elif policy.learns:
+                record.progress.trend = history.trend
         return decision
 
     def finish(
@@ -439,6 +441,8 @@ class Stopper:
         """Start with an interval that was chosen before: what a resumed study does."""
         progress = Progress(total_steps=total_steps, interval=interval)
         record = self.history.start(trial, progress, cost_ratio, resumed_from)
+        if self.policy.learns:
+            progress.trend = self.history.trend
         return StopperTrial(self, record)
 
     @property

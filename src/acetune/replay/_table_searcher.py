@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from acetune.core.curves import Curves
 from acetune.core.errors import GoalError, SpaceError, TableError
 from acetune.core.outcome import Outcome
 from acetune.replay.curve_table import CurveTable
@@ -25,6 +26,9 @@ class Picker(Protocol):
 
     def tell(self, trial: int, outcome: Outcome) -> None:
         """How the trial ended."""
+
+    def watch(self, curves: Curves) -> None:
+        """What trials report, from now on."""
 
 
 def make_picker(
@@ -52,6 +56,9 @@ class RandomOrder:
         return next(self._order, None)
 
     def tell(self, trial: int, outcome: Outcome) -> None:
+        """See Picker."""
+
+    def watch(self, curves: Curves) -> None:
         """See Picker."""
 
 
@@ -110,6 +117,10 @@ class Nearest:
 
     def tell(self, trial: int, outcome: Outcome) -> None:
         self._searcher.tell(trial, outcome, self._configs[self._picked[trial]])
+
+    def watch(self, curves: Curves) -> None:
+        """See Picker."""
+        self._searcher.watch(curves)
 
 
 def _searched(space: Space, number: int, config: Mapping[str, Any]) -> dict[str, Any]:

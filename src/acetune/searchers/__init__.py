@@ -18,6 +18,7 @@ __all__ = ["SEARCHER_NAMES", "Searcher", "make_searcher"]
 
 # name -> module, class, options; imported on use, because their packages are heavy
 _SEARCHERS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "forest": ("acetune.searchers._forest", "ForestSearcher", {}),
     "random": ("acetune.searchers.optuna_samplers", "OptunaSearcher", {"sampler": "random"}),
     "tpe": ("acetune.searchers.optuna_samplers", "OptunaSearcher", {"sampler": "tpe"}),
     "gp": ("acetune.searchers.optuna_samplers", "OptunaSearcher", {"sampler": "gp"}),

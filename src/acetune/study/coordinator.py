@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from acetune.core.curves import StudyCurves
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Goals
 from acetune.core.outcome import Outcome, outcome
@@ -50,6 +51,11 @@ class Coordinator:
     def goals(self) -> Goals:
         """Objective and constraints."""
         return self.stopper.goals
+
+    @property
+    def curves(self) -> StudyCurves:
+        """What trials have reported: for the searcher."""
+        return StudyCurves(self.stopper.history, lambda number: self.trials[number].params)
 
     # -- trials ----------------------------------------------------------------------------------
 
