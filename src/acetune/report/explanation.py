@@ -92,7 +92,7 @@ def own_frames(traceback: str) -> str:
 
 def why_unchecked(row: Row, unchecked: bool) -> str | None:
     """A word on unchecked reports of a trial that was to be checked along the way."""
-    if not unchecked or not checked_along(row["interval"], row["total_steps"]):
+    if not unchecked or not checked_along(row["schedule"]):
         return None
     return (
         "unchecked: no check was due there, or the checkpoint could not beat the best feasible one "
