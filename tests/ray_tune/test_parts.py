@@ -61,7 +61,14 @@ bests = st.builds(
 
 @given(
     st.builds(
-        Message, attempts, st.none() | reports, st.none() | reports, st.none() | bests, st.text()
+        Message,
+        attempts,
+        st.none() | reports,
+        st.none() | reports,
+        st.none() | bests,
+        st.text(),
+        st.booleans(),
+        st.text(),
     )
 )
 def test_a_message_comes_back_as_it_was(message: Message) -> None:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from acetune.core.errors import StudyError
+from acetune.core.reason import Reason
 from acetune.run._messages import Evaluate, Evaluated
 from acetune.run._pool import Slot
 from acetune.run._settings import Settings
@@ -78,7 +79,7 @@ class TrialQueue:
         self.release(slot)
 
     def fail(
-        self, slot: Slot, error: str, traceback: str | None = None, certain: bool = False
+        self, slot: Slot, reason: Reason, traceback: str | None = None, certain: bool = False
     ) -> None:
         """The slot's trial went wrong; ``certain``: it would again, and so would any other.
 
@@ -89,20 +90,21 @@ class TrialQueue:
         assert trial is not None
         if trial.handle is not None and not trial.running:
             # it had been stopped or had finished; what it did then does not change that
-            text = f"trial {trial.number} went wrong after its end: {error}"
+            text = f"trial {trial.number} went wrong after its end: {reason}"
             self._listeners.call("on_notice", text)
             self.release(slot)
             return
-        self._coordinator.fail(trial, error, traceback)
+        self._coordinator.fail(trial, reason, traceback)
+        error = traceback or str(reason)
         if certain:
             trial.failures = max(trial.failures, self._settings.retries + 1)  # not tried again
             if not any(self._coordinator.stopper.history.strata.values()):
                 self.release(slot)
                 raise StudyError(
                     f"the training function calls report wrongly, so no trial can go well and the "
-                    f"study was ended; trial {trial.number} failed with:\n{traceback or error}"
+                    f"study was ended; trial {trial.number} failed with:\n{error}"
                 )
-        self.count_failure(slot, trial, traceback or error)
+        self.count_failure(slot, trial, error)
 
     def count_failure(self, slot: Slot, trial: StudyTrial, error: str) -> None:
         """A trial has failed: too many of them one after another end the study."""
