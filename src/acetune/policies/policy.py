@@ -251,6 +251,15 @@ def checked_along(schedule: Reason) -> bool:
     return bool(schedule) and not schedule.code.startswith(_ONCE)
 
 
+def checked_every_step(schedule: Reason) -> bool:
+    """Whether a check is due at every step of a trial of this schedule.
+
+    >>> [checked_every_step(schedule_from(Progress(8, first))) for first in (1, 3, 8)]
+    [True, False, False]
+    """
+    return schedule.code.startswith(_EVERY_STEP.code)
+
+
 def check_order(policy: Policy, goals: Goals, costs: Costs) -> tuple[str, ...] | None:
     """The order in which constraints are measured, up to the first violated one.
 

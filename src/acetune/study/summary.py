@@ -149,9 +149,9 @@ def nothing_feasible(result: StudyResult) -> str:
     if rarest and 2 * by_constraint[rarest].checks < checked:
         text += (
             f"; {rarest} was measured of {by_constraint[rarest].checks:,} of them, as another "
-            "limit was broken first: policy='ace2:one_by_one=False' measures all"
+            f"limit was broken first: {_measuring_all(result)} measures all"
         )
-    elif 2 * checked < reports and json.loads(result.info["policy"]).get("interval") != 1:
+    elif 2 * checked < reports and not result.due_at_every_step:
         text += (
             f"; {reports:,} were reported, and policy='ace-beta1' (check at every step) checks "
             "more of them"
@@ -163,6 +163,13 @@ def nothing_feasible(result: StudyResult) -> str:
         )
         text += f", and the nearest is far away, with {near}: is the limit right?"
     return text
+
+
+def _measuring_all(result: StudyResult) -> str:
+    """The policy of the study, changed so that it leaves out no constraint."""
+    policy = json.loads(result.info["policy"])
+    option = "one_by_one=False" if "one_by_one" in policy else "one_by_one = False in its class"
+    return f"{policy['name']} with {option}"
 
 
 def _short(seconds: float) -> str:
