@@ -68,6 +68,8 @@ def test_page_and_terminal_say_the_same(stopped: StudyView) -> None:
         assert f"trial {trial.trial} {trial.state}: {trial.reason}" in detail["why"][:2]
         for line in detail["why"]:
             assert flat(line) in said
+        assert "parameters: " in said  # the page has a table of them
+        assert not [line for line in detail["why"] if line.startswith("parameters: ")]
         for row in detail["reports"]["rows"]:
             assert flat(" ".join(row)) in said
     states = {trial.state for trial in stopped.trials}
@@ -162,7 +164,7 @@ def test_a_last_step_that_became_known_late_is_not_called_a_reason(study: Path) 
         store.set_plan(2, 1, *planned(ACE(), 10, 10, 500.0))
     store.close()
     view = StudyView(study)
-    late, usual = (trial_detail(view, trial)["why"][2] for trial in (1, 2))
+    late, usual = (trial_detail(view, trial)["why"][1] for trial in (1, 2))
     assert late == (
         "constraint: due at every step of 10 steps; its last step was not known yet when that was "
         "chosen"

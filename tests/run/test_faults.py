@@ -262,8 +262,20 @@ def test_all_trials_failing_end_the_study_with_the_traceback(study: Path) -> Non
         tune(train, study, xs=[0.0] * 9, max_failures=3, workers=2)
 
     assert "FileNotFoundError" in str(caught.value) and 'open("/no/such/file")' in str(caught.value)
+    ended = "an error: 3 trials failed one after another, so the study was ended"
+    assert acetune.load(study).ended == ended
     # what was still running is not said to run for ever
     assert sorted(states(study)) == ["failed", "failed", "failed", "interrupted"]
+
+
+def test_an_error_of_somebody_elses_is_why_the_session_ended(study: Path) -> None:
+    class Full(ACE2):
+        def decide(self, *arguments: Any) -> Any:
+            raise StudyError("there is no room; it was asked for by:\nsomebody")
+
+    with pytest.raises(StudyError, match="there is no room"):
+        tune(good, study, policy=Full())
+    assert acetune.load(study).ended == "an error: there is no room; it was asked for by:"
 
 
 def test_failures_that_are_not_in_a_row_do_not_end_the_study(study: Path) -> None:

@@ -22,14 +22,14 @@ _FRAME = re.compile(r'  File "(.*)", line \d+')
 _OURS = f"{Path(__file__).parent.parent}/"
 
 
-def headline(row: Row, attempts: int) -> list[str]:
+def headline(row: Row, attempts: int, *, with_params: bool = True) -> list[str]:
     """How a trial ended, with what parameters and when it was checked, a line each."""
-    params = row["params"]
-    params = json.loads(params) if isinstance(params, str) else params
-    lines = [
-        f"trial {row['trial']} {row['state']}" + (f": {row['reason']}" if row["reason"] else ""),
-        f"parameters: {parameters(params)}",
-    ]
+    reason = f": {row['reason']}" if row["reason"] else ""
+    lines = [f"trial {row['trial']} {row['state']}{reason}"]
+    if with_params:
+        params = row["params"]
+        params = json.loads(params) if isinstance(params, str) else params
+        lines.append(f"parameters: {parameters(params)}")
     if row["schedule"]:
         lines.append(f"constraint: {row['schedule']}")
     if attempts > 1:

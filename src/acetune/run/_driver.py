@@ -23,7 +23,7 @@ from acetune.run._pool import Died, Pool, Slot
 from acetune.run._settings import Settings
 from acetune.run._timeouts import Timeouts
 from acetune.run._transfer import Parcels
-from acetune.run._trial_queue import Evaluation, TrialQueue
+from acetune.run._trial_queue import EndedStudyError, Evaluation, TrialQueue
 from acetune.run.study_callbacks import Listeners
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.session import Session
@@ -115,10 +115,8 @@ class Engine:
         try:
             self._loop(self._queue.left)
         except StudyError as error:
-            text = str(error).splitlines()[0]
-            if text.endswith(":"):  # what it announces are other lines
-                text = text.rpartition("; ")[0] or text
-            self._session.end(Reason(_FAILED, {"text": text}))
+            why = error.why if isinstance(error, EndedStudyError) else str(error)
+            self._session.end(Reason(_FAILED, {"text": why.splitlines()[0]}))
             raise
         self._session.end(_ALL_DONE if self._closing is None else self._closing.reason)
 

@@ -15,6 +15,14 @@ from acetune.study.coordinator import StudyCoordinator
 from acetune.study.study_trial import StudyTrial
 
 
+class EndedStudyError(StudyError):
+    """A study that cannot go well was ended: ``why`` in a line, and the details of an example."""
+
+    def __init__(self, why: str, details: str = "") -> None:
+        super().__init__(f"{why}; {details}" if details else why)
+        self.why = why
+
+
 class TrialQueue:
     """New trials, and those to try again.
 
@@ -100,9 +108,10 @@ class TrialQueue:
             trial.failures = max(trial.failures, self._settings.retries + 1)  # not tried again
             if not any(self._coordinator.stopper.history.strata.values()):
                 self.release(slot)
-                raise StudyError(
-                    f"the training function calls report wrongly, so no trial can go well and the "
-                    f"study was ended; trial {trial.number} failed with:\n{error}"
+                raise EndedStudyError(
+                    "the training function calls report wrongly, so no trial can go well and the "
+                    "study was ended",
+                    f"trial {trial.number} failed with:\n{error}",
                 )
         self.count_failure(slot, trial, error)
 
@@ -111,9 +120,9 @@ class TrialQueue:
         self._failures += 1
         self.release(slot)
         if self._failures >= self._settings.max_failures:
-            raise StudyError(
-                f"{self._failures} trials failed one after another, so the study was ended; the "
-                f"last one, trial {trial.number}, with:\n{error}"
+            raise EndedStudyError(
+                f"{self._failures} trials failed one after another, so the study was ended",
+                f"the last one, trial {trial.number}, with:\n{error}",
             )
 
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from acetune.core.formatting import count, estimate, missing_words, number, parameters
 from acetune.core.goals import Constraint, Goals
@@ -48,7 +48,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         rows.append(("trust", trust_in_best(result)))
     elif best is None:
         name = "none feasible" if goals.constraints else "no answer"
-        rows.append((name, nothing_feasible(result)))
+        rows.append((name, nothing_feasible(result).text))
         if result.nearest_miss is not None:
             rows.append(("nearest miss", describe_checkpoint(goals, result.nearest_miss)))
     else:
@@ -118,26 +118,35 @@ def summary_text(result: StudyResult) -> str:
     return "\n".join(f"{name:14s} {text}" for name, text in summary_rows(result))
 
 
-def nothing_feasible(result: StudyResult) -> str:
+class NoAnswer(NamedTuple):
+    """Why there is no answer, and what may help."""
+
+    text: str
+    tells_nearest: bool = False  # whether the text has what the nearest miss came to
+
+
+def nothing_feasible(result: StudyResult) -> NoAnswer:
     """Why there is no answer, and what may help."""
     goals, ledger = result.goals, result.ledger
     checked, reports = ledger.checks, ledger.reports
     if not reports:
-        return "nothing was reported" if result.ended is not None else "nothing reported so far"
+        ended = result.ended is not None
+        return NoAnswer("nothing was reported" if ended else "nothing reported so far")
     if not checked and result.finite_reports == 0:
         text = (
             f"{goals.objective.name} was not a finite number in any of {count(reports, 'report')}"
         )
-        return f"nothing could be checked: {text}" if goals.constraints else text
+        return NoAnswer(f"nothing could be checked: {text}" if goals.constraints else text)
     if result.ended is None:  # it runs, or was killed: more may come
-        return f"none yet: {count(checked, 'check')} made so far, in {count(reports, 'report')}"
+        made = f"{count(checked, 'check')} made so far, in {count(reports, 'report')}"
+        return NoAnswer(f"none yet: {made}")
     failed = result.failed_check
     if checked and ledger.failed_checks == checked and failed is not None:
         # more checks would fail as well: the check has to be mended
         which = "the one check that was made"
         if checked > 1:
             which = f"every one of the {checked:,} checks that were made"
-        return (
+        return NoAnswer(
             f"{which} failed, so nothing is known to qualify; the check of "
             f"{failed.constraint!r} says: {failed.error}"
         )
@@ -162,7 +171,8 @@ def nothing_feasible(result: StudyResult) -> str:
             for name, limit in _broken_limits(goals, miss)
         )
         text += f", and the nearest is far away, with {near}: is the limit right?"
-    return text
+        return NoAnswer(text, tells_nearest=True)
+    return NoAnswer(text)
 
 
 def _measuring_all(result: StudyResult) -> str:
