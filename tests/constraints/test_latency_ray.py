@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def test_workers_and_trainables_of_ray_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # workers of Ray Tune import what the trainable uses
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent), prepend=os.pathsep)
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     with one_ray(num_cpus=2):
         study = tmp_path / "study.db"
