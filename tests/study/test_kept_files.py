@@ -19,6 +19,7 @@ import pytest
 import acetune
 from acetune import ACE, Constraint, NoStopping, Stopper, Trial, export
 from acetune.core.errors import BrokenModelError, ReportError, StudyFileError
+from acetune.policies.policy import checked_along
 from acetune.report._trials import trial_detail
 from acetune.report.html import write_report
 from acetune.run import _pipe_link as pipe_link
@@ -525,6 +526,7 @@ def test_reasons_of_an_older_format_stay_sentences(old: Path) -> None:
     sentence = "rank 4 of 4 valid reports at step 1: in the worst {25%}"
     with closing(sqlite3.connect(old)) as db, db:
         db.execute("UPDATE trials SET state = 'stopped', reason = ? WHERE trial = 1", (sentence,))
+        db.execute("UPDATE trials SET interval = total_steps WHERE trial = 2")  # at its end
         db.execute("UPDATE sessions SET ended = 'interrupted by the user'")
     for _ in range(2):  # read in a copy, and then brought up
         result = acetune.load(old)
@@ -533,6 +535,13 @@ def test_reasons_of_an_older_format_stay_sentences(old: Path) -> None:
         why = trial_detail(StudyView(old), 1)["why"]
         assert f"trial 1 stopped: {sentence}" in why
         assert "constraint: first due at step 1 of 3" in why
+        plans = [row.schedule for row in StudyView(old).trials]
+        assert [plan.short for plan in plans[:3]] == [
+            "along the way",
+            "at the end",
+            "along the way",
+        ]
+        assert [checked_along(plan) for plan in plans[:3]] == [True, False, True]
         Store.open(old).close()
     assert version(old) == FORMAT
 

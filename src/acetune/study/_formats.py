@@ -97,10 +97,12 @@ def _to_3(db: sqlite3.Connection) -> None:
     db.execute(
         "CREATE TABLE wordings (code TEXT PRIMARY KEY, sentence TEXT NOT NULL, short TEXT NOT NULL)"
     )
+    first_due = "first due at step {first} of {steps}"
     wordings = (
         (EARLIER, "{text}", ""),
         (f"{EARLIER}_stop", "{text}", "stopped by the policy"),
-        (f"{EARLIER}_schedule", "first due at step {first} of {steps}", "along the way"),
+        (f"{EARLIER}_schedule", first_due, "along the way"),
+        (f"checked_once_{EARLIER}", first_due, "at the end"),
         ("interrupted_by_user", "interrupted by the user", ""),
         ("session_failed", "an error: {text}", ""),
     )
@@ -112,7 +114,9 @@ def _to_3(db: sqlite3.Connection) -> None:
         planned = ("", "{}")
         if interval is not None:
             numbers = {"first": interval, "steps": "an unknown number" if total is None else total}
-            planned = (f"{EARLIER}_schedule", json.dumps(numbers))
+            once = total is not None and 1 != interval >= total
+            code = f"checked_once_{EARLIER}" if once else f"{EARLIER}_schedule"
+            planned = (code, json.dumps(numbers))
         db.execute(
             "UPDATE trials SET reason = ?, reason_numbers = ?, schedule = ?, schedule_numbers = ? "
             "WHERE rowid = ?",

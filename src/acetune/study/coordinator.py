@@ -162,7 +162,7 @@ class Coordinator:
         """The trial was cut off by the end of the budget, or by the user."""
         self._end(trial, "interrupted", reason)
 
-    def fail_check(self, trial: StudyTrial, report: Report, error: str) -> Decision | None:
+    def fail_check(self, trial: StudyTrial, report: Report, reason: Reason) -> Decision | None:
         """A check that had to be cut off: it counts as a failed one, and its trial has failed."""
         handle = trial.begun
         decision = None
@@ -173,7 +173,7 @@ class Coordinator:
             self._journal.checked(trial, report, "end")
         if handle.state != "failed":  # whatever the policy made of the report
             handle.restore("running")
-            self.fail(trial, error)
+            self.fail(trial, reason)
         return decision
 
     def outcome(self, number: int) -> Outcome:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from acetune.core.errors import AcetuneError, ReportCallError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, as_measurement
+from acetune.core.reason import Reason, Wording
 from acetune.core.say_once import SayOnce
 from acetune.trial.link import Report
 
@@ -26,6 +27,9 @@ class Missing:
 
 
 MISSING = Missing()
+_TIMEOUT = Wording(
+    "check_timeout", "the check of {constraint!r} outran its timeout of {timeout:g} s"
+)
 _WHOLE = (0.0, 1.0)  # a share of none or of all has a standard error of 0
 # whose lines nobody has to mend: Python's own, what is installed, and this package
 _NOT_THEIRS = tuple(
@@ -43,6 +47,11 @@ class RaisedCheck(FailedCheck):
     """A check that raised: its own fault, where NaN or infinity may be the model's."""
 
     __slots__ = ()
+
+
+def timed_out(constraint: str, timeout_s: float) -> Reason:
+    """Why a trial has failed whose check had to be cut off."""
+    return Reason(_TIMEOUT, {"constraint": constraint, "timeout": timeout_s})
 
 
 class Constant:
