@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
+from acetune.core.errors import StudyFileError
 from acetune.core.reason import NO_REASON, Reason, Wording
 from acetune.study.connections import connect_to_read
 
@@ -135,9 +136,24 @@ def _to_3(db: sqlite3.Connection) -> None:
 _STEPS = {1: _to_2, 2: _to_3}  # from each older format to the next one
 
 
-def bring_up(db: sqlite3.Connection) -> None:
-    """Bring a file of an older format up to this one, all at once or not at all."""
+def known_format(db: sqlite3.Connection, path: Path) -> int:
+    """The format of a file; one that this version does not know is refused."""
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if version > FORMAT:
+        raise StudyFileError(
+            f"{path} was written by a newer acetune (format {version}, this one reads {FORMAT}); "
+            "upgrade with: pip install --upgrade acetune"
+        )
+    if version < 1:
+        raise StudyFileError(
+            f"{path} is damaged: it has format {version}, which no acetune has written (this one "
+            f"reads 1 to {FORMAT}); it was left untouched"
+        )
+    return version
+
+
+def bring_up(db: sqlite3.Connection, version: int) -> None:
+    """Bring a file of an older format up to this one, all at once or not at all."""
     if version == FORMAT:
         return
     db.execute("BEGIN IMMEDIATE")
@@ -152,14 +168,17 @@ def connect_as_now(path: Path) -> sqlite3.Connection:
 
     The copy is in memory. The file itself changes only when its study goes on.
     """
-    db = connect_to_read(path)
-    if int(db.execute("PRAGMA user_version").fetchone()[0]) not in _STEPS:
-        return db
-    copy = sqlite3.connect(":memory:")
-    with contextlib.closing(db):
-        db.backup(copy)
-    bring_up(copy)
-    return copy
+    with contextlib.ExitStack() as opened:
+        db = opened.enter_context(contextlib.closing(connect_to_read(path)))
+        version = known_format(db, path)
+        if version < FORMAT:
+            copy = opened.enter_context(contextlib.closing(sqlite3.connect(":memory:")))
+            db.backup(copy)
+            db.close()
+            db = copy
+            bring_up(db, version)
+        opened.pop_all()  # it stays open
+    return db
 
 
 def read_wordings(db: sqlite3.Connection) -> dict[str, Wording]:

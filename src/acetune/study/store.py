@@ -29,6 +29,7 @@ from acetune.study._formats import (
     as_reason,
     bring_up,
     connect_as_now,
+    known_format,
     read_wordings,
 )
 from acetune.study.connections import connect_to_read
@@ -156,10 +157,12 @@ class Store:
                 path.with_name(path.name + leftover).unlink(missing_ok=True)
             building.rename(path)
             sync_folder(path.parent)
-        except (OSError, sqlite3.Error) as error:
+            return cls(path, _connect(path), lock, experiment)
+        except BaseException as error:
             _unlock(lock)
-            raise StudyFileError(f"cannot write the study file {path}: {error}") from None
-        return cls(path, _connect(path), lock, experiment)
+            if isinstance(error, (OSError, sqlite3.Error)):
+                raise StudyFileError(f"cannot write the study file {path}: {error}") from None
+            raise
 
     @classmethod
     def open(cls, path: Path, experiment: Path | None = None) -> Store:
@@ -177,29 +180,31 @@ class Store:
             db = _connect(path)
             store = cls(path, db, lock, experiment)
             store.kept()  # what leads elsewhere is refused before anything is done to the file
-            bring_up(db)
-        except (sqlite3.Error, StudyFileError) as error:
+            bring_up(db, known_format(db, path))
+        except BaseException as error:
             if db is not None:
                 db.close()
             _unlock(lock)
-            if isinstance(error, StudyFileError):
-                raise
-            raise StudyFileError(f"cannot open {path} for writing: {error}") from None
+            if isinstance(error, sqlite3.Error):
+                raise StudyFileError(f"cannot open {path} for writing: {error}") from None
+            raise
         return store
 
     @classmethod
     def read(cls, path: Path) -> Store:
         """Open an existing study file for reading, also while a study is running."""
         _inspect(path)
-        db = connect_as_now(path)
+        db = None
         try:
+            db = connect_as_now(path)
             store = cls(path, db, None)
             store.kept()
-        except (sqlite3.Error, StudyFileError) as error:
-            db.close()
-            if isinstance(error, StudyFileError):
-                raise
-            raise StudyFileError(f"cannot read {path}: {error}") from None
+        except BaseException as error:
+            if db is not None:
+                db.close()
+            if isinstance(error, sqlite3.Error):
+                raise StudyFileError(f"cannot read {path}: {error}") from None
+            raise
         return store
 
     def close(self) -> None:
@@ -666,21 +671,16 @@ def _inspect(path: Path) -> None:
     try:
         # as if it never changed: nothing is put beside a file that may be another program's
         with contextlib.closing(connect_to_read(path, "&immutable=1")) as db:
-            version, application = (
-                int(db.execute(f"PRAGMA {name}").fetchone()[0])
-                for name in ("user_version", "application_id")
-            )
+            application = int(db.execute("PRAGMA application_id").fetchone()[0])
+            if application == _APPLICATION_ID:
+                known_format(db, path)
     except (sqlite3.Error, UnicodeDecodeError):
         raise StudyFileError(foreign) from None
     if application != _APPLICATION_ID:
         raise StudyFileError(f"{path} is a database of another program; it was left untouched")
-    if version > FORMAT:
-        raise StudyFileError(
-            f"{path} was written by a newer acetune (format {version}, this one reads {FORMAT}); "
-            "upgrade with: pip install --upgrade acetune"
-        )
     try:
         with contextlib.closing(connect_to_read(path)) as db:
+            known_format(db, path)  # again: the log beside it may say another one
             verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
             db.execute("SELECT count(*) FROM study")
     except sqlite3.OperationalError as error:
@@ -698,6 +698,8 @@ def _lock(path: Path) -> int:
     lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"process {os.getpid()}".encode(), 0)
     except BlockingIOError:
         owner = os.read(lock, 100).decode(errors="replace").strip() or "another process"
         os.close(lock)
@@ -705,8 +707,9 @@ def _lock(path: Path) -> int:
             f"{path} is being run by {owner}; wait for it to end, or look at it with: "
             f"acetune show {path}"
         ) from None
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"process {os.getpid()}".encode(), 0)
+    except OSError:  # a full disk, say
+        os.close(lock)
+        raise
     return lock
 
 
