@@ -172,4 +172,7 @@ def _delete(path: Path) -> None:
     """A study file with everything beside it."""
     for suffix in ("", "-wal", "-shm", "-lock", "-new"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
+    for kept in list(path.parent.iterdir()) if path.parent.is_dir() else ():
+        if kept.name.startswith(f"{path.name}.format-"):  # as an earlier version wrote it
+            kept.unlink()
     delete_inside(path.parent, path.with_name(path.name + ".files"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ import pytest
 
 import acetune
 from acetune import ACE, Constraint, NoStopping, Stopper, Trial, export
-from acetune.core.errors import BrokenModelError, ReportError, StudyFileError
+from acetune.core.errors import BrokenModelError, ReportError, StudyChangedError, StudyFileError
 from acetune.report._trials import trial_detail
 from acetune.report.html import write_report
 from acetune.run import _pipe_link as pipe_link
@@ -495,9 +496,8 @@ def test_a_study_of_an_older_format_can_be_read(old: Path) -> None:
         result.best.load()
 
 
-@pytest.mark.filterwarnings(f"ignore::{CodeChangedWarning.__module__}.CodeChangedWarning")
-def test_a_study_of_an_older_format_goes_on_in_the_new_one(old: Path) -> None:
-    result = acetune.tune(
+def go_on(old: Path, **options: Any) -> acetune.StudyResult:
+    return acetune.tune(
         train_1,
         {"x": acetune.uniform(0, 9)},
         objective="loss",
@@ -512,8 +512,25 @@ def test_a_study_of_an_older_format_goes_on_in_the_new_one(old: Path) -> None:
         retries=1,
         study=old,
         progress=False,
+        **options,
     )
+
+
+def copies(old: Path) -> list[str]:
+    return sorted(path.name for path in old.parent.glob(f"{old.name}.format-*"))
+
+
+@pytest.mark.filterwarnings(f"ignore::{CodeChangedWarning.__module__}.CodeChangedWarning")
+def test_a_study_of_an_older_format_goes_on_in_the_new_one(old: Path) -> None:
+    was, before, events = version(old), rows(old, "SELECT * FROM trials"), Events()
+    result = go_on(old, callbacks=[events])
     assert result.counts == {"finished": 4} and version(old) == FORMAT
+    (copy,) = copies(old)
+    assert copy == f"{old.name}.format-{was}"
+    (notice,) = (text for text in events.notices if copy in text)
+    assert f"brought up from format {was} to {FORMAT}" in notice
+    assert version(old.with_name(copy)) == was
+    assert rows(old.with_name(copy), "SELECT * FROM trials") == before
     (*_, second, _) = trial_rows(old)
     assert (second["trial"], second["attempt"], second["resumed_from"]) == (3, 2, 2)
     digests = {row["trial"]: row["digest"] for row in rows(old, "SELECT * FROM checkpoints")}
@@ -535,6 +552,65 @@ def test_reasons_of_an_older_format_stay_sentences(old: Path) -> None:
         assert "constraint: first due at step 1 of 3" in why
         Store.open(old).close()
     assert version(old) == FORMAT
+
+
+def test_the_copy_has_what_is_in_the_log_only(old: Path) -> None:
+    """A driver that was killed leaves what it wrote last in the log beside the file."""
+    code = (
+        "import os, sqlite3, sys; db = sqlite3.connect(sys.argv[1]); "
+        "db.execute(\"UPDATE sessions SET host = 'log'\"); db.commit(); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(old)], check=True)
+    assert old.with_name(f"{old.name}-wal").stat().st_size > 0
+    Store.open(old).close()
+    (copy,) = copies(old)
+    assert {row["host"] for row in rows(old.with_name(copy), "SELECT host FROM sessions")} == {
+        "log"
+    }
+
+
+def test_a_copy_is_never_overwritten_and_not_made_twice(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, name = old.read_bytes(), f"{old.name}.format-{version(old)}"
+    old.with_name(name).write_text("something of the user's")
+    old.with_name(f"{name}-new").write_text("left by a process that was killed")
+    Store.open(old).close()
+    assert copies(old) == [name, f"{name}-2"]
+    assert old.with_name(name).read_text() == "something of the user's"
+    old.write_bytes(whole)  # put back, or interrupted before it was brought up
+    Store.open(old).close()
+    assert copies(old) == [name, f"{name}-2"] and version(old) == FORMAT
+
+
+def test_without_room_for_a_copy_the_file_stays_as_it_is(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before, was = old.read_bytes(), version(old)
+    with monkeypatch.context() as patch:
+        patch.setattr("acetune.study._formats.sync_folder", full)
+        with pytest.raises(StudyFileError, match=r"copy .* No space left .* left as it was"):
+            Store.open(old)
+    assert (version(old), old.read_bytes()) == (was, before)
+    Store.open(old).close()  # not locked
+    assert len(copies(old)) == 1
+
+
+def test_a_call_that_is_refused_brings_nothing_up(old: Path) -> None:
+    before, was = old.read_bytes(), version(old)
+    with pytest.raises(StudyChangedError):
+        acetune.tune(
+            train_1,
+            {"x": acetune.uniform(0, 8)},
+            objective="loss",
+            mode="min",
+            max_trials=4,
+            study=old,
+        )
+    assert (version(old), old.read_bytes(), copies(old)) == (was, before, [])
 
 
 def test_each_older_format_has_a_step() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import json
+import os
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 from acetune.core.errors import StudyFileError
 from acetune.core.reason import NO_REASON, Reason, Wording
 from acetune.study.connections import connect_to_read
+from acetune.trial.artifacts import sync_folder
 
 FORMAT = 3
 
@@ -161,6 +164,37 @@ def bring_up(db: sqlite3.Connection, version: int) -> None:
         for older in range(version, FORMAT):
             _STEPS[older](db)
         db.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+def keep_copy(db: sqlite3.Connection, path: Path, version: int) -> Path:
+    """A copy of the file as it is, beside it, on disk before the file is brought up.
+
+    What is there stays: a copy of another moment gets a number.
+    """
+    file = path.resolve()
+    building = file.with_name(f"{file.name}.format-{version}-new")
+    try:
+        building.unlink(missing_ok=True)
+        try:
+            with contextlib.closing(sqlite3.connect(building)) as copy:
+                db.backup(copy)  # with what is in the log beside the file
+            place, n = file.with_name(f"{file.name}.format-{version}"), 1
+            while os.path.lexists(place):
+                if place.is_file() and filecmp.cmp(building, place, shallow=False):
+                    return place  # somebody was interrupted here before
+                n += 1
+                place = file.with_name(f"{file.name}.format-{version}-{n}")
+            building.rename(place)
+            sync_folder(file.parent)
+            return place
+        finally:
+            building.unlink(missing_ok=True)
+    except (OSError, sqlite3.Error) as error:
+        raise StudyFileError(
+            f"{path} has format {version} and has to be brought up to {FORMAT} for its study to go "
+            f"on; a copy of it has to be made beside it first, and cannot be: {error}; it was left "
+            "as it was"
+        ) from None
 
 
 def connect_as_now(path: Path) -> sqlite3.Connection:

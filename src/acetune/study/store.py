@@ -14,7 +14,7 @@ import json
 import math
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from acetune.study._formats import (
     as_reason,
     bring_up,
     connect_as_now,
+    keep_copy,
     known_format,
     read_wordings,
 )
@@ -118,7 +119,7 @@ class Store:
         self._experiment = experiment
         self._db = connection
         self._lock = lock
-        self.begun_anew = False  # what it held from before was given up
+        self.notices: list[str] = []  # what has happened to the file, for the user to know
         self._wordings: dict[str, Wording] = {}  # what codes mean, once one was written
         self._seq = self._one("SELECT coalesce(max(seq), 0) FROM reports")[0]
 
@@ -165,10 +166,16 @@ class Store:
             raise
 
     @classmethod
-    def open(cls, path: Path, experiment: Path | None = None) -> Store:
+    def open(
+        cls,
+        path: Path,
+        experiment: Path | None = None,
+        look: Callable[[Store], None] = lambda store: None,
+    ) -> Store:
         """Open an existing study file for writing; refused while another process has it.
 
-        One of an older format is brought up to this one.
+        One of an older format is brought up to this one, and a copy of it kept. ``look`` is called
+        before anything is done to the file, and may raise.
         """
         _inspect(path)
         try:
@@ -179,8 +186,16 @@ class Store:
         try:
             db = _connect(path)
             store = cls(path, db, lock, experiment)
-            store.kept()  # what leads elsewhere is refused before anything is done to the file
-            bring_up(db, known_format(db, path))
+            store.kept()  # what leads elsewhere is refused
+            look(store)
+            version = known_format(db, path)
+            if version < FORMAT:
+                copy = keep_copy(db, path, version)
+                bring_up(db, version)
+                store.notices.append(
+                    f"{path.name} was brought up from format {version} to {FORMAT}; {copy.name} "
+                    "beside it is a copy of what it was: delete that when you like"
+                )
         except BaseException as error:
             if db is not None:
                 db.close()
@@ -422,7 +437,8 @@ class Store:
             f"INSERT INTO study ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",
             list(study.values()),
         )
-        self.begun_anew = True
+        text = f"nothing was reported in {self.path.name} so far: the study is begun anew"
+        self.notices.append(text)
 
     def set_settings(self, settings: str, code_hash: str) -> None:
         """Settings that a resume may change."""
