@@ -248,7 +248,7 @@ def read_ledger(store: Store) -> Ledger:
         startup_s=number("SELECT sum(startup_cost_s) FROM trials"),
         checks_s=number(checks) + snapshots,
         invalid_s=invalid,
-        wall_s=store.elapsed(),
+        wall_s=number("SELECT sum(seconds) FROM sessions"),
         reports=int(number("SELECT count(*) FROM reports WHERE kind = 'step'")),
         checks=int(number("SELECT count(DISTINCT seq) FROM checks")),
         failed_checks=int(number("SELECT count(DISTINCT seq) FROM checks WHERE value IS NULL")),

@@ -63,6 +63,13 @@ def judged_places(uses: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int
     return list(dict.fromkeys((use["trial"], use["attempt"], use["step"]) for use in judged))
 
 
+def latest_uses(
+    uses: Sequence[Mapping[str, Any]],
+) -> dict[tuple[int, int, int], Mapping[str, Any]]:
+    """What fresh data said, by trial, attempt and step: of a checkpoint the latest use counts."""
+    return {(use["trial"], use["attempt"], use["step"]): use for use in uses}
+
+
 def with_judged(
     best: Sequence[FoundCheckpoint], judged: Sequence[FoundCheckpoint], objective: Objective
 ) -> list[FoundCheckpoint]:
@@ -81,14 +88,12 @@ def with_confirmation(
     ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> FoundCheckpoint:
     """The checkpoint with what its latest confirmation said, if it had one."""
-    confirmation = None
-    for use in uses:
-        if (use["trial"], use["attempt"], use["step"]) == (found.trial, found.attempt, found.step):
-            values = {k: Estimate(*v) for k, v in use["metrics"].items()}
-            confirmation = Confirmation(use["status"], values, use["error"], ranges or {})
-    if confirmation is None:
+    use = latest_uses(uses).get((found.trial, found.attempt, found.step))
+    if use is None:
         return found
-    return replace(found, confirmation=confirmation)
+    values = {k: Estimate(*v) for k, v in use["metrics"].items()}
+    said = Confirmation(use["status"], values, use["error"], ranges or {})
+    return replace(found, confirmation=said)
 
 
 def read_ranges(settings: Mapping[str, Any]) -> dict[str, tuple[float, float]]:

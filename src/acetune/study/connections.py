@@ -29,6 +29,12 @@ def reading_address(path: Path) -> str:
     return f"{path.resolve().as_uri()}?mode=ro"
 
 
+def write_copy(path: Path, place: Path) -> None:
+    """One new file with all that a file and its log hold."""
+    with contextlib.closing(connect_to_read(path)) as db:
+        db.execute("VACUUM INTO ?", (str(place),))
+
+
 def has_table(path: Path, name: str) -> bool:
     """Whether a file is a database with such a table."""
     try:

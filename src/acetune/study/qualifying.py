@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from acetune.core.goals import Constraint, Estimate, Goals
-from acetune.study.answer import read_ranges, with_confirmation
+from acetune.study.answer import latest_uses, read_ranges, with_confirmation
 from acetune.study.best_checkpoints import checkpoint, losses, unchecked_better, usable
 from acetune.study.findings import FoundCheckpoint, broken_on_fresh, judge_fresh
 from acetune.study.report_arrays import UNCHECKED, Array
@@ -87,13 +87,9 @@ def strictness(view: StudyView, index: int, since: int = 0) -> Array:
 
 
 def on_fresh(view: StudyView, rows: Array) -> Iterator[tuple[Array, Mapping[str, Estimate]]]:
-    """What fresh data said: which of the rows it is about, and the values there.
-
-    The latest use of a checkpoint counts.
-    """
+    """What fresh data said: which of the rows it is about, and the values there."""
     reports = view.reports
-    latest = {(use["trial"], use["attempt"], use["step"]): use for use in view.confirmations}
-    for (trial, attempt, step), use in latest.items():
+    for (trial, attempt, step), use in latest_uses(view.confirmations).items():
         same = (reports.trial[rows] == trial) & (reports.attempt[rows] == attempt)
         same &= reports.checked_step[rows] == step
         yield same, {name: Estimate(*measured) for name, measured in use["metrics"].items()}

@@ -606,10 +606,6 @@ class Store:
         confined(root, root / path)
         return root / path
 
-    def elapsed(self) -> float:
-        """Seconds that all sessions have run."""
-        return float(self._one("SELECT coalesce(sum(seconds), 0) FROM sessions")[0])
-
     def searched(self) -> float:
         """Seconds that all sessions have searched: what counts against the budget."""
         return float(self._one("SELECT coalesce(sum(search_s), 0) FROM sessions")[0])
