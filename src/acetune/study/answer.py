@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from acetune.core.goals import Estimate, Objective
+from acetune.core.goals import Objective
 from acetune.study.best_checkpoints import valid_at, valid_checkpoints
 from acetune.study.findings import Confirmation, FoundCheckpoint
 from acetune.study.view import StudyView
@@ -91,8 +91,7 @@ def with_confirmation(
     use = latest_uses(uses).get((found.trial, found.attempt, found.step))
     if use is None:
         return found
-    values = {k: Estimate(*v) for k, v in use["metrics"].items()}
-    said = Confirmation(use["status"], values, use["error"], ranges or {})
+    said = Confirmation(use["status"], use["metrics"], use["error"], ranges or {})
     return replace(found, confirmation=said)
 
 

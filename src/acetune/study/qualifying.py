@@ -92,7 +92,7 @@ def on_fresh(view: StudyView, rows: Array) -> Iterator[tuple[Array, Mapping[str,
     for (trial, attempt, step), use in latest_uses(view.confirmations).items():
         same = (reports.trial[rows] == trial) & (reports.attempt[rows] == attempt)
         same &= reports.checked_step[rows] == step
-        yield same, {name: Estimate(*measured) for name, measured in use["metrics"].items()}
+        yield same, use["metrics"]
 
 
 def _best(view: StudyView, goals: Goals, rows: Array) -> FoundCheckpoint | None:

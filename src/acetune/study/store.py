@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
 from acetune.core.goals import Estimate, FailedCheck
-from acetune.core.measurements import from_columns
+from acetune.core.measurements import from_columns, to_json
 from acetune.core.reason import Reason, Wording
 from acetune.study._formats import (
     FORMAT,
@@ -415,15 +415,16 @@ class Store:
         attempt: int,
         step: int,
         status: str,
-        metrics: Mapping[str, tuple[float, float]],
+        metrics: Mapping[str, Estimate],
         error: str | None,
         time: float,
     ) -> None:
         """The confirmation data was used once more."""
+        written = {name: to_json(found) for name, found in metrics.items()}
         self._db.execute(
             "INSERT INTO confirmations (trial, attempt, step, status, metrics, error, time) "
             "VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (trial, attempt, step, status, json.dumps(metrics), _writable(error), time),
+            (trial, attempt, step, status, json.dumps(written), _writable(error), time),
         )
 
     def begin_anew(self, study: Mapping[str, Any]) -> None:
