@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 from acetune.core.errors import AcetuneError
-from acetune.replay._simulator import simulate_budgets
 from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import JudgedTable, judge, parse_limit
 from acetune.replay.parallel import Lost, run_jobs
 from acetune.replay.runs import Run
+from benchmarks.budgets import simulate_budgets
 from benchmarks.regret import RegretScale, regret_scale
 
 

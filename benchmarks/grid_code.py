@@ -16,7 +16,7 @@ CODE = (  # what decides the numbers
         f"src/acetune/replay/{name}"
         for name in ("_simulator", "judged_table", "_table_searcher", "_synthetic")
     ),
-    *(f"benchmarks/{name}" for name in ("regret", "grid_cells")),
+    *(f"benchmarks/{name}" for name in ("budgets", "regret", "grid_cells")),
 )
 IMPORTS = (ast.Import, ast.ImportFrom)
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from acetune.core.errors import GoalError
-from acetune.replay.statistics import Ranks, rank_losses
+from acetune.replay.statistics import Ranks, rank_rows, ranks_of
 from benchmarks.grid_cells import GridCell, Score, Scores
 
 # of a policy over cells
@@ -66,7 +66,8 @@ def best_policy(
 
 def rank_in_cells(scores: Scores, policies: Sequence[str], cells: Sequence[GridCell]) -> Ranks:
     """Average ranks by mean regret, with a cell as a block of the tests."""
-    return rank_losses(policies, [[scores[cell][p].regret for p in policies] for cell in cells])
+    regrets = [[scores[cell][p].regret for p in policies] for cell in cells]
+    return ranks_of(policies, rank_rows(regrets))
 
 
 def scored_everywhere(scores: Scores, policies: Iterable[str]) -> list[GridCell]:

@@ -22,12 +22,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from acetune.cli.progress_bar import progress_bar
 from acetune.core.errors import AcetuneError
-from acetune.replay._simulator import simulate_budgets
 from acetune.replay.curve_table import CurveTable, TableConstraint
 from acetune.replay.judged_table import judge
 from acetune.replay.parallel import Lost, run_jobs
-from acetune.run.local_workers import available_cores
+from acetune.trial.hardware import available_cores
 from benchmarks import grid_plan as plan
+from benchmarks.budgets import simulate_budgets
 from benchmarks.common import run_main, say, versions
 from benchmarks.grid_cells import budget_s, score_runs
 from benchmarks.regret import regret_scale

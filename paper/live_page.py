@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from acetune.replay.figures import over_time
 from acetune.replay.runs import Run, summarise
-from acetune.replay.statistics import bootstrap_mean
+from paper.intervals import bootstrap_mean
 from paper.live_plan import LivePlan
 from paper.live_replay import Beside, Row, busy_share, by_row
 from paper.live_runs import LiveRun, mean_costs

@@ -22,7 +22,8 @@ from acetune.core.goals import Constraint
 from acetune.replay.compare import Job, Setting, run_all
 from acetune.replay.curve_table import CurveTable
 from acetune.replay.runs import Run, Summary, summarise
-from acetune.replay.statistics import Interval, bootstrap_mean, paired_differences
+from acetune.replay.statistics import Interval
+from paper.intervals import bootstrap_mean, paired_differences
 from paper.published import START
 
 WORKERS = 4  # the paper's

@@ -177,7 +177,9 @@ def _found(
             for r in rows
             if r["value"] is not None
         }
-    kept = store.checkpoint(row["trial"], row["attempt"], row["checked_step"])
+    place = (row["trial"], row["attempt"], row["checked_step"])
+    models = store.kept("WHERE (trial, attempt, step, kind) = (?, ?, ?, 'model')", place)
+    kept = models[0].kept if models else None
     return FoundCheckpoint(
         trial=row["trial"],
         attempt=row["attempt"],
@@ -248,7 +250,7 @@ def read_ledger(store: Store) -> Ledger:
         startup_s=number("SELECT sum(startup_cost_s) FROM trials"),
         checks_s=number(checks) + snapshots,
         invalid_s=invalid,
-        wall_s=number("SELECT sum(seconds) FROM sessions"),
+        wall_s=sum(session["seconds"] for session in store.rows("SELECT * FROM sessions")),
         reports=int(number("SELECT count(*) FROM reports WHERE kind = 'step'")),
         checks=int(number("SELECT count(DISTINCT seq) FROM checks")),
         failed_checks=int(number("SELECT count(DISTINCT seq) FROM checks WHERE value IS NULL")),

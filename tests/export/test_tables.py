@@ -261,14 +261,13 @@ def test_a_running_study_is_read_from_one_state(study: Path, tmp_path: Path) -> 
     """What is written while the export goes on is in none of its tables."""
     make_study(study, trials=20, reports=300, running=1)
     from acetune.study.export._gathered import gathering
-    from acetune.study.export._tables import trial_columns, trial_rows
 
     with gathering(study) as gathered:
         passing = gathered.reports()
         next(passing)
         append_reports(study, 50)
         seen = 1 + sum(1 for _ in passing)
-        trials = list(trial_rows(trial_columns(gathered), gathered))
+        trials = gathered.trials()
     assert (seen, len(trials)) == (300, 20)
 
     with gathering(study) as gathered:

@@ -112,6 +112,7 @@ class Kept:
             self.saved.append(saving)
 
 
+@pytest.mark.usefixtures("local_ray")  # not any other that is running here
 def test_what_a_run_has_cost_goes_into_its_checkpoint() -> None:
     """By these costs a restored trial says when its next check is due."""
     goals = Goals(Objective("loss", "min"), (Constraint("g", upper=1.0),))

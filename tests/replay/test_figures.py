@@ -150,7 +150,6 @@ RANKS = Ranks(
     average_ranks=(1.3, 1.9, 2.9, 3.9),
     blocks=40,
     friedman_p=0.012,
-    iman_davenport_p=1e-9,
     alpha=0.05,
     critical_difference=0.74,
     cliques=(("ace", "asha"),),
@@ -158,7 +157,7 @@ RANKS = Ranks(
 
 
 def test_two_rankings_that_agree_show_no_difference() -> None:
-    two = replace(RANKS, blocks=2, friedman_p=0.16, iman_davenport_p=0.0, cliques=(RANKS.policies,))
+    two = replace(RANKS, blocks=2, friedman_p=0.16, cliques=(RANKS.policies,))
     assert "p = 0.16, no difference is shown" in texts(figures.critical_difference(two))
     joined = replace(two, friedman_p=0.001)  # significant, but nobody stands apart
     assert "no difference is shown" in texts(figures.critical_difference(joined))
@@ -183,7 +182,7 @@ def test_bars_that_meet_are_drawn_below_each_other() -> None:
     ranks = Ranks(
         ("a", "b", "c", "d", "e", "f"),
         (1.0, 2.0, 3.0, 4.5, 5.5, 5.8),
-        *(30, 0.5, 0.5, 0.05, 1.7),
+        *(30, 0.5, 0.05, 1.7),
         (("a", "b"), ("b", "c"), ("d", "e", "f")),
     )
     figure = figures.critical_difference(ranks)
@@ -198,7 +197,7 @@ def test_bars_that_meet_are_drawn_below_each_other() -> None:
 def test_a_critical_difference_wider_than_the_axis() -> None:
     ranks = rank_policies(made_runs())  # two cells show nothing
     assert ranks.critical_difference < 3
-    wide = Ranks(ranks.policies, ranks.average_ranks, 1, 1.0, 1.0, 0.05, 3.3, (ranks.policies,))
+    wide = Ranks(ranks.policies, ranks.average_ranks, 1, 1.0, 0.05, 3.3, (ranks.policies,))
     assert "CD = 3.30, wider than the axis" in texts(figures.critical_difference(wide))
 
 
@@ -269,13 +268,13 @@ def every_kind() -> dict[str, Any]:
 
 def test_html_stands_alone_and_is_the_same_each_time(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ranks.html"
-    drawing.write_figure(figures.critical_difference(RANKS), path)
+    drawing.write_figures({path: figures.critical_difference(RANKS)})
     text = path.read_text(encoding="utf-8")
     assert "Average ranks of the policies" in text
     assert len(text) > 1_000_000  # plotly.js is in it
     assert not re.search(r"<script[^>]*\bsrc\s*=", text)
     assert not re.search(r"<link[^>]*\bhref\s*=", text)
-    drawing.write_figure(figures.critical_difference(RANKS), path)
+    drawing.write_figures({path: figures.critical_difference(RANKS)})
     assert path.read_text(encoding="utf-8") == text
 
 
@@ -292,7 +291,7 @@ def test_without_kaleido_the_error_names_the_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "kaleido", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'acetune\[png\]'"):
-        drawing.write_figure(figures.critical_difference(RANKS), tmp_path / "ranks.png")
+        drawing.write_figures({tmp_path / "ranks.png": figures.critical_difference(RANKS)})
     assert not list(tmp_path.iterdir())
 
 
@@ -303,7 +302,7 @@ def test_without_a_browser_the_error_says_what_to_install(
     chromium = pytest.importorskip("choreographer.browsers.chromium").Chromium
     monkeypatch.setattr(chromium, "find_browser", lambda **_: None)
     with pytest.raises(AcetuneError, match=r"apt install chromium.*kaleido_get_chrome.*html"):
-        drawing.write_figure(figures.critical_difference(RANKS), tmp_path / "ranks.png")
+        drawing.write_figures({tmp_path / "ranks.png": figures.critical_difference(RANKS)})
     assert not list(tmp_path.iterdir())
 
 

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 
 from acetune.core.goals import Constraint, Objective
 from acetune.policies import ACE, ACE2, ASHA, POLICY_NAMES, NoStopping, Policy, parse_policy
-from acetune.replay._simulator import simulate, simulate_budgets
+from acetune.replay import judged_table
+from acetune.replay._simulator import simulate
 from acetune.replay._synthetic import synthetic_table
 from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
+from benchmarks.budgets import simulate_budgets
 from core.reference import AceRule, AshaRule, Limit, NoRule, OtherRule, Rule
 from policies.plain import (
     AshaLexRule,
@@ -234,9 +236,10 @@ def compare(setting: Setting, policy: Policy, rule: Rule | None) -> None:
         longer = [setting.budget_s, 1.5 * setting.budget_s, math.inf]
         several = {**options, "seed": setting.seed}
         del several["budget_s"]
-        found = simulate_budgets(table, policy, longer, **several)
+        judged = judged_table.judge(table, cost_ratio=several.pop("cost_ratio"))
+        found = simulate_budgets(judged, policy, longer, **several)
         assert found[0] == run
-        assert found == [simulate(table, policy, budget_s=b, **several) for b in longer]
+        assert found == [simulate(judged, policy, budget_s=b, **several) for b in longer]
 
 
 @pytest.mark.parametrize("name", RULES)

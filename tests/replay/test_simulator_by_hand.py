@@ -10,11 +10,9 @@ import math
 
 import pytest
 
-from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Objective
 from acetune.core.outcome import Outcome
 from acetune.policies import ACE, ASHA, NoStopping
-from acetune.replay._simulator import simulate_budgets
 from acetune.replay.curve_table import TableConstraint
 from acetune.replay.runs import Incumbent
 
@@ -651,20 +649,3 @@ def test_the_measured_values_of_the_answer_are_kept() -> None:
     nearest = replay(unmeasured, "none").stopper.nearest_miss
     assert nearest is not None
     assert nearest.constraints == {"eod": FailedCheck("not recorded")}
-
-
-# -- several budgets -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("policy", "budgets", "words"),
-    [
-        ("ace", [], "budgets must rise"),
-        ("ace", [2.0, 1.0], "budgets must rise"),
-        ("ace", [0.0, 1.0], "budget_s must be"),
-        ("none+after", [1.0, 2.0], "checks after the run"),
-    ],
-)
-def test_budgets_that_one_run_cannot_have(policy: str, budgets: list[float], words: str) -> None:
-    with pytest.raises(GoalError, match=words):
-        simulate_budgets(table_of(curve([0.5], [0.1])), policy, budgets)

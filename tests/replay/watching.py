@@ -13,7 +13,7 @@ from acetune.replay._simulator import Simulation
 from acetune.replay._table_searcher import Picker
 from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.judged_table import JudgedTable, judge
-from acetune.replay.runs import Cell, Run
+from acetune.replay.runs import Run
 
 AUC = Objective("auc", "max")
 EOD = TableConstraint("eod", upper=0.25, cost_s=0.5)
@@ -127,8 +127,7 @@ class Watched(Simulation):
         return [record.progress.interval for record in self.stopper.history.trials.values()]
 
     def summary(self) -> Run:
-        cell = Cell("a table", "a limit", None, math.inf, 1, "in order")
-        return self.result("a policy", cell, 0)
+        return self.result("a policy", "in order", 0, math.inf)
 
 
 def _state(worker: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -24,6 +25,7 @@ from acetune.trial.trial import Trial
 Array: TypeAlias = npt.NDArray[np.float64]
 
 SAVED_AT = "rounds.json"  # beside the model in a checkpoint
+ANOTHER = "this ReportCallback has seen another training; make one for each training"
 
 
 class RoundModel(ABC):
@@ -170,7 +172,7 @@ def choose_metric(
     Parameters
     ----------
     found:
-        The metrics that the framework has evaluated, by data set.
+        The metrics that the framework has evaluated in a round, by data set.
     data, metric:
         What was asked for, or None.
     objective:
@@ -193,24 +195,22 @@ def choose_metric(
         data = held_out[0]
     elif data not in found:
         raise ReportError(f"nothing was evaluated on {option}={data!r}; there is {list(found)}")
-    metrics = list(dict.fromkeys(found[data]))
+    metrics = Counter(found[data])
     if metric is None:
         if objective not in metrics and len(metrics) != 1:
             raise ReportError(
-                f"which metric is the objective {objective!r}? Give metric=, one of {metrics}"
+                f"which metric is the objective {objective!r}? Give metric=, one of {list(metrics)}"
             )
-        metric = objective if objective in metrics else metrics[0]
+        metric = objective if objective in metrics else next(iter(metrics))
     elif metric not in metrics:
-        raise ReportError(f"no metric {metric!r} was evaluated on {data!r}; there is {metrics}")
+        known = list(metrics)
+        raise ReportError(f"no metric {metric!r} was evaluated on {data!r}; there is {known}")
+    if metrics[metric] > 1:
+        raise ReportError(
+            f"{metric!r} is evaluated more than once on {data!r} in a round: two metrics, or two "
+            "data sets, have the same name; rename one"
+        )
     return data, metric
-
-
-def same_name_twice(data: str, metric: str) -> ReportError:
-    """The error for an objective that is two things."""
-    return ReportError(
-        f"{metric!r} is evaluated more than once on {data!r} in a round: two metrics, or two data "
-        "sets, have the same name; rename one"
-    )
 
 
 def require_direction(framework: str, metric: str, higher: bool, objective: Objective) -> None:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -87,9 +87,6 @@ class Candidate(Protocol):
         """The same with a copy of the weights: training goes on without changing it."""
 
 
-_C = TypeVar("_C", bound=Candidate)
-
-
 class Reporter:
     """Reports the validations of a training, in steps that the framework counts.
 
@@ -147,7 +144,7 @@ class Reporter:
         self,
         step: int,
         value: float,
-        candidate: _C,
+        candidate: Candidate,
         checkpoint: Callable[[Path], object] | None = None,
     ) -> bool:
         """Report a validation. Whether training has to stop."""

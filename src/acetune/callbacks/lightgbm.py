@@ -12,13 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from acetune.callbacks import _boosting
-from acetune.callbacks._boosting import (
-    Array,
-    Rounds,
-    choose_metric,
-    require_direction,
-    same_name_twice,
-)
+from acetune.callbacks._boosting import ANOTHER, Array, Rounds, choose_metric, require_direction
 from acetune.core.errors import MissingExtraError, ReportError
 from acetune.trial.trial import Trial
 
@@ -192,9 +186,7 @@ class ReportCallback:
         if self._training is None:
             self._begin(env)
         elif self._training() is not env.model:
-            raise ReportError(
-                "this ReportCallback has seen another training; make one for each training"
-            )
+            raise ReportError(ANOTHER)
         value = self._value(env.evaluation_result_list)
         booster, scores_on = env.model, self._scores_on or self._valid
         assert scores_on is not None  # chosen when training began
@@ -237,9 +229,7 @@ class ReportCallback:
                 f"nothing was evaluated on scores_on={self._scores_on!r}; there is {list(found)}"
             )
         chosen = (self._valid, self._metric)
-        higher, *more = (bool(r[3]) for r in results if tuple(r)[:2] == chosen)
-        if more:
-            raise same_name_twice(*chosen)
+        (higher,) = (bool(r[3]) for r in results if tuple(r)[:2] == chosen)
         require_direction("LightGBM", self._metric, higher, objective)
         boosting = {env.params.get(name) for name in ("boosting", "boosting_type", "boost")}
         self._trees_change = "dart" in boosting

@@ -13,13 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from acetune.callbacks import _boosting
-from acetune.callbacks._boosting import (
-    Array,
-    Rounds,
-    choose_metric,
-    require_direction,
-    same_name_twice,
-)
+from acetune.callbacks._boosting import ANOTHER, Array, Rounds, choose_metric, require_direction
 from acetune.core.errors import GoalError, MissingExtraError, ReportError
 from acetune.core.report_values import require_total_steps
 from acetune.trial.trial import Trial
@@ -181,9 +175,7 @@ class ReportCallback(xgb.callback.TrainingCallback):  # type: ignore[misc]  # xg
                 "xgb.cv trains several boosters at once, and a trial has one model; use xgb.train"
             )
         if self._booster is not None:
-            raise ReportError(
-                "this ReportCallback has seen another training; make one for each training"
-            )
+            raise ReportError(ANOTHER)
         self._booster = model
         self._rounds.begin(model.num_boosted_rounds())
         self._rounds.declare(self._total_steps)
@@ -219,23 +211,23 @@ class ReportCallback(xgb.callback.TrainingCallback):  # type: ignore[misc]  # xg
                 "XGBoost evaluated nothing: give xgb.train evals=[(dvalid, 'valid')], or fit "
                 "eval_set=[...], and a metric"
             )
-        if self._chosen is None:
-            self._choose()
-            assert self._chosen is not None
-        data, metric = self._chosen
+        data, metric = self._chosen = self._chosen or self._choose()
         return self._log[data][metric]
 
-    def _choose(self) -> None:
+    def _choose(self) -> tuple[str, str]:
         """After the first round: which values are the objective, and what the booster is."""
         objective = self._rounds.trial.objective
-        data, metric = choose_metric(self._log, *self._wanted, objective.name, option="data")
-        if len(self._log[data][metric]) != 1:
-            raise same_name_twice(data, metric)
+        # after one round a name has one value, unless it is that of two metrics
+        found = {
+            data: [metric for metric, values in evaluated.items() for _ in values]
+            for data, evaluated in self._log.items()
+        }
+        data, metric = choose_metric(found, *self._wanted, objective.name, option="data")
         config = json.loads(self._booster.save_config())["learner"]
         if metric in {own["name"] for own in config["metrics"]}:  # not one of the user's
             require_direction("XGBoost", metric, metric.split("@")[0] in _RISING, objective)
-        self._chosen = data, metric
         self._trees_change = changes_trees(config["gradient_booster"])
+        return data, metric
 
     def _report(self) -> None:
         values, booster = self._values(), self._booster

@@ -24,9 +24,8 @@ from acetune.replay.recorder import count_recorded, partial_path, require_new
 from acetune.replay.recorder import record as record_table
 from acetune.replay.table_file import write_table
 from acetune.replay.training import RecordedCurve, Task
-from acetune.run.local_workers import available_cores
 from acetune.study.package_versions import installed_versions
-from acetune.trial.hardware import describe_hardware
+from acetune.trial.hardware import available_cores, describe_hardware
 
 _PACKAGES = ("acetune", "numpy", "lightgbm", "scikit-learn", "torch", "transformers")
 

@@ -28,8 +28,8 @@ from acetune.replay.runs import Cell, Run, Summary, summarise
 from acetune.replay.statistics import paired_signs, rank_policies
 from acetune.replay.table_file import read_table
 from acetune.report.figure_files import IMAGES, write_figures
-from acetune.run.local_workers import available_cores
 from acetune.searchers import SEARCHER_NAMES
+from acetune.trial.hardware import available_cores
 
 _TRAINED = 50  # configurations that no stopping trains in the default budget,
 _SHARE = 0.25  # but no more than this share of the table

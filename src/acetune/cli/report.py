@@ -41,14 +41,11 @@ def report(
     out = output or study.with_suffix(".html")
     if out.suffix.lower() not in (".html", ".htm"):
         raise GoalError(f"the report is an HTML file: its name must end in .html, got {str(out)!r}")
-    view = StudyView(study)
-    try:
+    with StudyView(study) as view:
         if png is not None:
             _write_images(view, png, figure)
         if png is None or output is not None or open_it:
             say_report(write_report(view, out))
-    finally:
-        view.close()
     if open_it:
         webbrowser.open(out.resolve().as_uri())
 

@@ -61,8 +61,10 @@ def as_labels(values: Any, what: str) -> NDArray[np.bool_]:
     return positive
 
 
-def as_positive(scores: Any, threshold: float, what: str) -> NDArray[np.bool_]:
-    """Whether each score reaches the threshold."""
+def as_positive(scores: Any, threshold: float | None, what: str) -> NDArray[np.bool_]:
+    """Whether each score reaches the threshold; without one, whether each label is 1."""
+    if threshold is None:
+        return as_labels(scores, what)
     array = as_column(scores, what)
     if array.dtype.kind == "f":
         absent = np.isnan(array)
@@ -100,15 +102,9 @@ def as_threshold(
     """The threshold as a number; None where predictions are labels."""
     if threshold is None:
         return None
-    if isinstance(threshold, str):
-        if threshold != "prevalence":
-            raise GoalError(
-                f"threshold must be a number, 'prevalence' or None (labels), got {threshold!r}"
-            )
+    if isinstance(threshold, str) and threshold == "prevalence":
         return float(np.average(as_labels(y_true, "y_true"), weights=weights))
-    if isinstance(threshold, (bool, np.bool_)) or not isinstance(
-        threshold, (int, float, np.number)
-    ):
+    if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.number)):
         raise GoalError(
             f"threshold must be a number, 'prevalence' or None (labels), got {threshold!r}"
         )

@@ -179,8 +179,8 @@ class Options(NamedTuple):
     """How a metric is taken, as the public functions take it; validated by :meth:`checked`."""
 
     method: Method = "between_groups"
-    agg: Aggregation = "worst_case"
     undefined: Undefined = "error"
+    agg: Aggregation = "worst_case"
 
     def checked(self) -> Self:
         """Itself, or an error that names the bad option."""

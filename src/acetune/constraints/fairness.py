@@ -30,13 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, Required, TypedDict, Unpack, cast, overload
 
-from acetune.constraints._arrays import (
-    Threshold,
-    as_labels,
-    as_positive,
-    as_threshold,
-    require_length,
-)
+from acetune.constraints._arrays import Threshold, as_positive, as_threshold, require_length
 from acetune.constraints._rates import Aggregation, Measure, Method, Options, Undefined
 from acetune.core.goals import Estimate
 
@@ -152,9 +146,8 @@ def equalized_odds_difference(
     ... ).value
     0.5
     """
-    rows = y_true, sensitive_features, sample_weight
-    measure = Measure("equalized_odds_difference", *rows, Options(method, agg, undefined))
-    return _measured(measure, y_true, y_pred, threshold, stderr)
+    rows = y_true, y_pred, sensitive_features, sample_weight, threshold
+    return _measured("equalized_odds_difference", rows, Options(method, undefined, agg), stderr)
 
 
 @odds_metric
@@ -179,9 +172,8 @@ def equalized_odds_ratio(
     >>> equalized_odds_ratio(y, [1, 0, 1, 1, 0, 1], sensitive_features=sex)
     0.5
     """
-    rows = y_true, sensitive_features, sample_weight
-    measure = Measure("equalized_odds_ratio", *rows, Options(method, agg, undefined))
-    return _measured(measure, y_true, y_pred, threshold, stderr)
+    rows = y_true, y_pred, sensitive_features, sample_weight, threshold
+    return _measured("equalized_odds_ratio", rows, Options(method, undefined, agg), stderr)
 
 
 @group_metric
@@ -204,9 +196,8 @@ def equal_opportunity_difference(
     >>> equal_opportunity_difference(y, [1, 0, 1, 0], sensitive_features=sex)
     0.5
     """
-    rows = y_true, sensitive_features, sample_weight
-    measure = Measure("equal_opportunity_difference", *rows, Options(method, undefined=undefined))
-    return _measured(measure, y_true, y_pred, threshold, stderr)
+    rows = y_true, y_pred, sensitive_features, sample_weight, threshold
+    return _measured("equal_opportunity_difference", rows, Options(method, undefined), stderr)
 
 
 @group_metric
@@ -229,9 +220,8 @@ def equal_opportunity_ratio(
     >>> equal_opportunity_ratio(y, [1, 0, 1, 0], sensitive_features=sex)
     0.5
     """
-    rows = y_true, sensitive_features, sample_weight
-    measure = Measure("equal_opportunity_ratio", *rows, Options(method, undefined=undefined))
-    return _measured(measure, y_true, y_pred, threshold, stderr)
+    rows = y_true, y_pred, sensitive_features, sample_weight, threshold
+    return _measured("equal_opportunity_ratio", rows, Options(method, undefined), stderr)
 
 
 @group_metric
@@ -255,9 +245,8 @@ def demographic_parity_difference(
     >>> demographic_parity_difference(y, [1, 1, 1, 0], sensitive_features=sex)
     0.5
     """
-    rows = y_true, sensitive_features, sample_weight
-    measure = Measure("demographic_parity_difference", *rows, Options(method, undefined=undefined))
-    return _measured(measure, y_true, y_pred, threshold, stderr)
+    rows = y_true, y_pred, sensitive_features, sample_weight, threshold
+    return _measured("demographic_parity_difference", rows, Options(method, undefined), stderr)
 
 
 @group_metric
@@ -281,18 +270,18 @@ def demographic_parity_ratio(
     >>> demographic_parity_ratio(y, [1, 1, 1, 0], sensitive_features=sex)
     0.5
     """
-    rows = y_true, sensitive_features, sample_weight
-    measure = Measure("demographic_parity_ratio", *rows, Options(method, undefined=undefined))
-    return _measured(measure, y_true, y_pred, threshold, stderr)
+    rows = y_true, y_pred, sensitive_features, sample_weight, threshold
+    return _measured("demographic_parity_ratio", rows, Options(method, undefined), stderr)
 
 
 def _measured(
-    measure: Measure, y_true: Any, y_pred: Any, threshold: Threshold, stderr: bool
+    metric: str, rows: tuple[Any, ...], options: Options, stderr: bool
 ) -> float | Estimate:
+    """A metric of the rows as the functions above are given them."""
+    y_true, y_pred, sensitive_features, sample_weight, threshold = rows
+    measure = Measure(metric, y_true, sensitive_features, sample_weight, options)
     require_length(y_true, "y_true", measure.rows)  # demographic parity has not looked at it
-    least = as_threshold(threshold, y_true, measure.weights)
-    what = "y_pred"
-    positive = as_labels(y_pred, what) if least is None else as_positive(y_pred, least, what)
-    require_length(positive, what, measure.rows)
+    positive = as_positive(y_pred, as_threshold(threshold, y_true, measure.weights), "y_pred")
+    require_length(positive, "y_pred", measure.rows)
     estimate = measure.estimate(positive, stderr=stderr)
     return estimate if stderr else estimate.value

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from acetune.constraints._arrays import (
     Threshold,
     as_column,
-    as_labels,
     as_positive,
     as_threshold,
     require_length,
@@ -98,7 +97,7 @@ class FairnessCheck:
                 "scores must be a function of the reported model, such as lambda model: "
                 f"model.predict(X), got {type(scores).__name__}"
             )
-        options = Options(method, agg)
+        options = Options(method, agg=agg)
         self._measure = Measure(metric, y_true, sensitive_features, sample_weight, options)
         require_length(y_true, "y_true", self._measure.rows)
         if self._measure.groups == 1:
@@ -152,12 +151,10 @@ class FairnessCheck:
                     f"FairnessCheck needs scores and was given {type(model).__qualname__}: report "
                     "model=scores, or give FairnessCheck(scores=lambda model: ...)"
                 )
-        if self.threshold is None:
-            positive = as_labels(scores, what)
-        else:
+        if self.threshold is not None:
             scores = as_column(scores, what)
-            positive = as_positive(scores, self.threshold, what)
             self._look_at(scores, self.threshold)
+        positive = as_positive(scores, self.threshold, what)
         require_length(
             positive,
             what,

@@ -187,7 +187,7 @@ class LatencyCheck:
                 f"{repeats} calls cannot tell what {percentile:g} % of them stay within; give "
                 f"repeats >= {least}, better ten times that"
             )
-        if device is not None and not _names_device(device):
+        if device not in (None, "cpu") and not _is_gpu(device):
             raise GoalError(f"device must be 'cpu' or a GPU such as 'cuda:0', got {device!r}")
         if device is not None and aside is not None:
             raise GoalError(
@@ -237,14 +237,14 @@ def _require_calls(warmup: int, repeats: int) -> None:
     require_whole("repeats", repeats, least=1)
 
 
-def _names_device(device: object) -> bool:
-    return isinstance(device, str) and (device == "cpu" or device.partition(":")[0] == "cuda")
+def _is_gpu(device: object) -> bool:
+    return isinstance(device, str) and device.partition(":")[0] == "cuda"
 
 
 def _require_aside(aside: Iterable[int] | str) -> frozenset[int] | str:
     """Cores, or the physical name of a GPU: known here, where all that were given can be seen."""
     if isinstance(aside, str):
-        if aside.partition(":")[0] != "cuda":
+        if not _is_gpu(aside):
             raise GoalError(f"aside must be cores such as {{7}} or a GPU 'cuda:1', got {aside!r}")
         return physical_gpu(aside, os.environ)
     try:

@@ -8,7 +8,6 @@ outside appends.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
@@ -17,7 +16,7 @@ from sortedcontainers import SortedList
 from acetune.core.decision import Action, Decision, Stratum
 from acetune.core.measured_costs import Costs
 from acetune.core.observation import CheckResult, Observation, TrialId
-from acetune.core.ranked_groups import Filing, Group, GroupId
+from acetune.core.ranked_groups import Filing, Group, GroupId, median_of
 from acetune.core.trial_record import Checkpoint, Progress, TrialRecord
 
 _NOBODY = Group(None)
@@ -64,13 +63,7 @@ class History:
     @property
     def median_violation(self) -> float:
         """Median of the positive finite violations seen, 0 if none was."""
-        seen = self._violations
-        if not seen:
-            return 0.0
-        middle = len(seen) // 2
-        if len(seen) % 2:
-            return float(seen[middle])
-        return float(seen[middle - 1] / 2 + seen[middle] / 2)  # their sum might overflow
+        return median_of(self._violations) if self._violations else 0.0
 
     @property
     def largest_violation(self) -> float:
@@ -226,11 +219,3 @@ def _checkpoint(record: TrialRecord, check: CheckResult) -> Checkpoint:
 
 def _misses_less(a: CheckResult, b: Checkpoint) -> bool:
     return (a.violation, a.loss) < (b.violation, b.loss)
-
-
-def count_by_state(trials: Iterable[TrialRecord]) -> dict[str, int]:
-    """How many trials are in each state."""
-    counts: dict[str, int] = {}
-    for trial in trials:
-        counts[trial.state] = counts.get(trial.state, 0) + 1
-    return counts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -21,6 +21,18 @@ class Filing:
 
     group: GroupId
     key: Key
+
+
+def median_of(numbers: Sequence[float]) -> float:
+    """The median of numbers that are in order; two index look-ups.
+
+    >>> median_of([1.0, 2.0, 4.0]), median_of([1.0, 2.0])
+    (2.0, 1.5)
+    """
+    middle = len(numbers) // 2
+    if len(numbers) % 2:
+        return float(numbers[middle])
+    return float(numbers[middle - 1] / 2 + numbers[middle] / 2)  # their sum might overflow
 
 
 class Group:

@@ -29,46 +29,8 @@ class MessageError(Exception):
     """What came is not a message."""
 
 
-def _framed(data: bytes, max_bytes: int | None = None) -> bytes:
-    """A message as it travels."""
-    if max_bytes is not None and len(data) > max_bytes:
-        raise ValueError(f"a message of {len(data):,} bytes is too large to send")
-    return _HEAD.pack(_MARK, len(data)) + data
-
-
-class _Frames:
-    """Cuts a stream of bytes into messages."""
-
-    def __init__(self, decode: Decode, max_bytes: int | None) -> None:
-        self._bytes = bytearray()
-        self._decode, self._max_bytes = decode, max_bytes
-
-    def add(self, data: bytes) -> None:
-        """More of the stream."""
-        self._bytes += data
-
-    def next(self) -> Any:
-        """The next message, None while it is not whole; raises MessageError if it is none."""
-        size = len(self._bytes)
-        if size < _HEAD.size:
-            if not _MARK.startswith(self._bytes[: len(_MARK)]):
-                raise MessageError(f"it began with {bytes(self._bytes)!r}")
-            return None
-        mark, length = _HEAD.unpack_from(self._bytes)
-        if mark != _MARK:
-            raise MessageError(f"it began with {bytes(self._bytes[:20])!r}")
-        if self._max_bytes is not None and length > self._max_bytes:
-            raise MessageError(f"its length was given as {length:,} bytes")
-        end = _HEAD.size + length
-        if size < end:
-            return None
-        found = bytes(memoryview(self._bytes)[_HEAD.size : end])
-        del self._bytes[:end]
-        return self._decode(found)
-
-
-class BlockingChannel:
-    """An end that waits until a message has gone out, or has come.
+class _Channel:
+    """What both ends share.
 
     Parameters
     ----------
@@ -89,41 +51,70 @@ class BlockingChannel:
         max_bytes: int | None = None,
     ) -> None:
         self._socket = connected
-        self._encode, self._max_bytes = encode, max_bytes
-        self._frames = _Frames(decode, max_bytes)
-        self._sending = threading.Lock()
+        self._encode, self._decode, self._max_bytes = encode, decode, max_bytes
+        self._come = bytearray()  # and not yet cut into messages
 
     def fileno(self) -> int:
         """The number of the socket."""
         return self._socket.fileno()
 
+    def close(self) -> None:
+        """Hang up."""
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def _framed(self, message: object) -> bytes:
+        """A message as it travels."""
+        data = self._encode(message)
+        if self._max_bytes is not None and len(data) > self._max_bytes:
+            raise ValueError(f"a message of {len(data):,} bytes is too large to send")
+        return _HEAD.pack(_MARK, len(data)) + data
+
+    def _next(self) -> Any:
+        """The next message, None while it is not whole; raises MessageError if it is none."""
+        size = len(self._come)
+        if size < _HEAD.size:
+            if not _MARK.startswith(self._come[: len(_MARK)]):
+                raise MessageError(f"it began with {bytes(self._come)!r}")
+            return None
+        mark, length = _HEAD.unpack_from(self._come)
+        if mark != _MARK:
+            raise MessageError(f"it began with {bytes(self._come[:20])!r}")
+        if self._max_bytes is not None and length > self._max_bytes:
+            raise MessageError(f"its length was given as {length:,} bytes")
+        end = _HEAD.size + length
+        if size < end:
+            return None
+        found = bytes(memoryview(self._come)[_HEAD.size : end])
+        del self._come[:end]
+        return self._decode(found)
+
+
+class BlockingChannel(_Channel):
+    """An end that waits until a message has gone out, or has come."""
+
+    def __init__(self, connected: socket.socket, *coding: Any) -> None:
+        super().__init__(connected, *coding)
+        self._sending = threading.Lock()
+
     def send(self, message: object) -> None:
         """Send a message whole, also where several threads send."""
-        data = _framed(self._encode(message), self._max_bytes)
+        data = self._framed(message)
         with self._sending:
             self._socket.sendall(data)
 
     def receive(self) -> Any:
         """The next message; EOFError when the other end has gone."""
-        while (message := self._frames.next()) is None:
+        while (message := self._next()) is None:
             data = self._socket.recv(_READ_BYTES)
             if not data:
                 raise EOFError
-            self._frames.add(data)
+            self._come += data
         return message
 
-    def close(self) -> None:
-        """Hang up."""
-        self._socket.close()
 
-
-class NonBlockingChannel:
+class NonBlockingChannel(_Channel):
     """An end that takes what has come, and sends what fits.
-
-    Parameters
-    ----------
-    connected, encode, decode, max_bytes:
-        As for :class:`BlockingChannel`.
 
     Attributes
     ----------
@@ -133,24 +124,12 @@ class NonBlockingChannel:
         What came that is no message, in words; None while all is well. Nothing is read after it.
     """
 
-    def __init__(
-        self,
-        connected: socket.socket,
-        encode: Encode = bytes,
-        decode: Decode = bytes,
-        max_bytes: int | None = None,
-    ) -> None:
+    def __init__(self, connected: socket.socket, *coding: Any) -> None:
+        super().__init__(connected, *coding)
         connected.setblocking(False)
-        self._socket = connected
-        self._encode, self._max_bytes = encode, max_bytes
-        self._frames = _Frames(decode, max_bytes)
         self._unsent: deque[memoryview] = deque()
         self.ended = False
         self.broken: str | None = None
-
-    def fileno(self) -> int:
-        """The number of the socket."""
-        return self._socket.fileno()
 
     @property
     def sending(self) -> bool:
@@ -159,7 +138,7 @@ class NonBlockingChannel:
 
     def send(self, message: object) -> None:
         """Send a message now, or as soon as the other end reads. To one that is gone: never."""
-        self._unsent.append(memoryview(_framed(self._encode(message), self._max_bytes)))
+        self._unsent.append(memoryview(self._framed(message)))
         self.flush()
 
     def flush(self) -> None:
@@ -191,17 +170,12 @@ class NonBlockingChannel:
                 self.ended = True
                 break
             count += len(data)
-            self._frames.add(data)
+            self._come += data
             try:
-                while (message := self._frames.next()) is not None:
+                while (message := self._next()) is not None:
                     messages.append(message)
             except MessageError as error:
                 self.broken = str(error)
             if len(data) < _READ_BYTES:
                 break  # there was no more: spare the call that would say so
         return messages
-
-    def close(self) -> None:
-        """Hang up."""
-        with contextlib.suppress(OSError):
-            self._socket.close()

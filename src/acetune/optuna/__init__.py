@@ -22,8 +22,7 @@ from __future__ import annotations
 
 from acetune.optuna._best import FoundCheckpoint, best, nearest_miss
 from acetune.optuna._optuna_trial import OptunaTrial, trial
-from acetune.optuna._pruner import AcePruner
-from acetune.optuna._warnings_once import UncheckedTrialsWarning
+from acetune.optuna._pruner import AcePruner, UncheckedTrialsWarning
 
 __all__ = [
     "AcePruner",

@@ -24,8 +24,7 @@ from acetune.optuna._attributes import (
     read_start,
 )
 from acetune.optuna._private_api import StudyAccess
-from acetune.optuna._pruner import AcePruner
-from acetune.optuna._warnings_once import notice_unchecked
+from acetune.optuna._pruner import AcePruner, notice_unchecked
 
 
 @dataclass(frozen=True, slots=True)

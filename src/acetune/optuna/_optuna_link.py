@@ -34,10 +34,9 @@ from acetune.optuna._private_api import (
     stored,
     trial_id,
 )
-from acetune.optuna._pruner import AcePruner
+from acetune.optuna._pruner import AcePruner, notice_unchecked
 from acetune.optuna._told_to_optuna import Told, skipped_at, told
-from acetune.optuna._warnings_once import notice_unchecked
-from acetune.trial.checks import complaints
+from acetune.trial.checks import notice_bad_checks
 from acetune.trial.link import Link, Plan, Reply, Report
 
 KeepModel = Callable[[int, object], object]
@@ -123,9 +122,7 @@ class OptunaLink(Link):
             self._write(f"{CHECK}{step}", write_check(number, check))
         self._trial.report(report.value, step)
         self._last, self.reported = step, True
-        where = f"trial {number} at step {step}"
-        for about, text in complaints(digest.goals, report.measured, where):
-            digest.notice(text, about)
+        notice_bad_checks(digest.goals, number, report, digest.notice)
         with digest.lock:
             decision = digest.report(self._access, number, step, report.value, check)
             gate = digest.history.gate

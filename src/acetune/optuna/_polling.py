@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from optuna.trial import FrozenTrial
 
-from acetune.optuna._private_api import StudyAccess
+from acetune.optuna._private_api import StudyAccess, trial_id
 
 # Up to so many trials are read one by one. For a database each costs as much as all those that
 # have not ended together, but reading these goes through every trial of the study.
@@ -55,7 +55,7 @@ class Poll:
             found.append(trials[number])
         for trial in trials[self._next :]:
             found.append(trial)
-            self._open[trial.number] = study.id_in(trial)
+            self._open[trial.number] = trial_id(trial)
             self._next = trial.number + 1
         self._close(found)
         return found

@@ -38,10 +38,6 @@ class StudyAccess:
         """All trials by number; not to be changed."""
         return self._storage.get_all_trials(self._study_id, deepcopy=False)
 
-    def id_in(self, trial: FrozenTrial) -> int:
-        """The id of a trial."""
-        return trial._trial_id
-
     def attribute(self, key: str) -> Any:
         """An attribute of the study, or None."""
         return self._storage.get_study_system_attrs(self._study_id).get(key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,11 +18,17 @@ from optuna.trial import FrozenTrial
 from acetune.core.errors import GoalError, StudyChangedError
 from acetune.core.goals import Constraint, Goals, Mode, Objective
 from acetune.core.numbers import require_whole
+from acetune.core.say_once import SayOnce
 from acetune.optuna._attributes import GOALS, read_goals, write_goals
 from acetune.optuna._private_api import StudyAccess, place
 from acetune.optuna._study_history import StudyHistory
-from acetune.optuna._warnings_once import notice_unchecked
 from acetune.policies import Policy, make_policy
+
+_notices: WeakKeyDictionary[BaseStorage, SayOnce] = WeakKeyDictionary()
+
+
+class UncheckedTrialsWarning(UserWarning):
+    """Trials of the study carry no constraint, and Optuna counts them as feasible."""
 
 
 class AcePruner(BasePruner):
@@ -74,7 +81,20 @@ stopping='stratum', min_steps=0))
         self.objective = objective
         self.confirm_top = confirm_top
         self.for_dashboard = for_dashboard
-        self._require_sense()
+        Goals(Objective(objective), self.constraints)  # complains now, not in the first trial
+        if self.policy.checks_after_run:
+            raise GoalError(
+                f"{self.policy!r} checks constraints after the run, for which Optuna has no place; "
+                f"use {type(self.policy).__name__}(constraints='callback') or acetune.ACE2()"
+            )
+        require_whole("confirm_top", confirm_top, least=1)
+        for constraint in self.constraints:
+            if constraint.timeout_s is not None:
+                raise GoalError(
+                    f"constraint {constraint.name!r} has timeout_s={constraint.timeout_s}, but "
+                    "under Optuna checks run in your own process and cannot be cut off; leave it "
+                    "out, and let the check give up by itself"
+                )
         self._forget()
 
     def __repr__(self) -> str:
@@ -157,18 +177,21 @@ stopping='stratum', min_steps=0))
         self._lock = threading.Lock()
         self._digests: WeakKeyDictionary[BaseStorage, dict[int, StudyHistory]] = WeakKeyDictionary()
 
-    def _require_sense(self) -> None:
-        Goals(Objective(self.objective), self.constraints)
-        if self.policy.checks_after_run:
-            raise GoalError(
-                f"{self.policy!r} checks constraints after the run, for which Optuna has no place; "
-                f"use {type(self.policy).__name__}(constraints='callback') or acetune.ACE2()"
-            )
-        require_whole("confirm_top", self.confirm_top, least=1)
-        for constraint in self.constraints:
-            if constraint.timeout_s is not None:
-                raise GoalError(
-                    f"constraint {constraint.name!r} has timeout_s={constraint.timeout_s}, but "
-                    "under Optuna checks run in your own process and cannot be cut off; leave it "
-                    "out, and let the check give up by itself"
-                )
+
+def notice_unchecked(study: optuna.Study, count: int) -> None:
+    """Completed trials without any constraint stand in a study that has limits."""
+    if count == 0:
+        return
+    storage, study_id = place(study)
+    notice = _notices.setdefault(storage, SayOnce(_warn))
+    trials = "a completed trial" if count == 1 else f"{count} completed trials"
+    notice(
+        f"study {study.study_name!r} has {trials} without constraints, which did not "
+        "return finish() of acetune.optuna.trial. Optuna counts such trials as feasible, so "
+        "study.best_trial may be one of them; acetune does not: use acetune.optuna.best(study)",
+        about=study_id,
+    )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, UncheckedTrialsWarning, stacklevel=5)  # where notice_unchecked is asked for

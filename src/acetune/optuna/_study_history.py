@@ -23,7 +23,7 @@ from acetune.core.observation import CheckResult, Observation, check_result, unc
 from acetune.core.reason import LAST_STEP, Reason, Wording
 from acetune.core.report_values import LARGEST_STEP, require_step
 from acetune.core.say_once import SayOnce
-from acetune.core.trial_record import State
+from acetune.core.trial_record import Progress, State, TrialRecord
 from acetune.optuna._attributes import (
     START,
     Spent,
@@ -34,12 +34,10 @@ from acetune.optuna._attributes import (
     read_end,
     read_start,
 )
-from acetune.optuna._decide_again import decide_again
 from acetune.optuna._polling import Poll, StaleError
 from acetune.optuna._private_api import StudyAccess, retried
 from acetune.policies import Policy
-from acetune.policies.policy import check_order
-from acetune.policies.stopper import Stopper, StopperTrial
+from acetune.policies.stopper import StopperTrial, at_last_step, stopper_of
 
 logger = logging.getLogger("acetune.optuna")
 
@@ -79,14 +77,7 @@ class StudyHistory:
         self._clear()
 
     def _clear(self) -> None:
-        goals = self.goals
-        self._stopper = Stopper(
-            objective=goals.objective.name,
-            mode=goals.objective.mode,
-            constraints=goals.constraints,
-            policy=self.policy,
-            confirm_top=self._confirm_top,
-        )
+        self._stopper = stopper_of(self.goals, self.policy, self._confirm_top)
         self.unconstrained = 0  # completed trials that carry no constraint at all
         self._readings: dict[int, _Reading] = {}
         self._replaced: set[int] = set()  # trials that were retried
@@ -115,7 +106,7 @@ class StudyHistory:
     @property
     def order(self) -> tuple[str, ...] | None:
         """In which order a trial that begins now is to measure the constraints."""
-        return check_order(self.policy, self.goals, self.history.costs)
+        return self._stopper.order
 
     def meet(self, study: StudyAccess, trial: FrozenTrial) -> StopperTrial:
         """Read a trial that has just begun."""
@@ -283,7 +274,7 @@ class StudyHistory:
         loss = self.goals.objective.loss(value)
         judged = self._judged(reading.handle, step, loss, check)
         report = Observation(record.id, step, loss, judged)
-        return decide_again(record, report, self.policy, self.history)
+        return _decide_again(record, report, self.policy, self.history)
 
     def _refile(self, reading: _Reading) -> bool:
         """Begin again, for steps that did not come in order; False where that cannot be done."""
@@ -336,3 +327,38 @@ class StudyHistory:
         finished = self.history.finished
         if len(finished) > 1 and finished[-1].order < finished[-2].order:
             insort(finished, finished.pop(), key=lambda record: record.order)
+
+
+# -- a decision on a report that the history already holds, as if it did not -----------------------
+
+
+def _decide_again(
+    record: TrialRecord, report: Observation, policy: Policy, history: History
+) -> Decision:
+    """What the policy says of ``report`` when it and what its trial reported later are left out.
+
+    Asked when a report was read from the storage before its own trial asked, or when a trial asks
+    twice. The best loss of the history still counts the report; that changes nothing, for the
+    policies that look at it go on with any trial that leads.
+    """
+    before = _earlier(record, report.step)
+    filing = policy.file(before, report)
+    decision = policy.decide(before, report, filing, history.without(record, report.step))
+    if decision.stop and report.step == record.progress.total_steps:
+        return at_last_step(decision)
+    return decision
+
+
+def _earlier(record: TrialRecord, step: int) -> TrialRecord:
+    """A trial as it was before it reported ``step``."""
+    progress = Progress(record.progress.total_steps, record.progress.interval)
+    before = TrialRecord(record.id, record.attempt, record.order, progress, record.cost_ratio)
+    log = record.log
+    for index, reported in enumerate(log.step):
+        if reported >= step:
+            break
+        log.copy_to(before.log, index)
+        progress.advance(reported, log.loss[index], None)
+    before.filings = [filing for filing in record.filings if filing[0] < step]
+    before.verdicts = [verdict for verdict in record.verdicts if verdict[0] < step]
+    return before

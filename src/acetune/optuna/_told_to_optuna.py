@@ -28,7 +28,7 @@ from typing import NamedTuple
 from acetune.core.goals import Goals
 from acetune.core.history import History
 from acetune.core.outcome import outcome
-from acetune.core.trial_record import Checkpoint, Progress, TrialRecord
+from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies import Policy
 from acetune.searchers.optuna_samplers import amounts
 
@@ -50,7 +50,7 @@ def told(record: TrialRecord, history: History, goals: Goals, *, stopped: bool) 
         gated = record.gated_at is not None and not heard.failed
         why = "not checked, as it could not win" if gated else "not checked"
     else:
-        constraints = _measured(goals, found, history)
+        constraints = amounts(goals, found.measured, history.largest_violation)
         why = "a valid checkpoint" if record.best_valid else "no checkpoint satisfied the limits"
     if record.best_valid is None and (stopped or (found is None and not heard.failed)):
         return Told(None, constraints, why)
@@ -70,10 +70,6 @@ def skipped_at(record: TrialRecord, policy: Policy) -> int | None:
         progress.advance(step, loss, None)
     ended = record.state == "finished" and policy.due_at_end(progress) is not None
     return progress.last_step if ended else None
-
-
-def _measured(goals: Goals, found: Checkpoint, history: History) -> dict[str, float]:
-    return amounts(goals, found.measured, history.largest_violation)
 
 
 def _shared(goals: Goals, violation: float) -> dict[str, float]:

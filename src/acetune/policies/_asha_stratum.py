@@ -15,6 +15,7 @@ from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason, Wording
 from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies._rungs import EVERY_RUNG, decide_by_place, require_factor, rung_passed
+from acetune.policies._strata_ranks import file_in
 from acetune.policies.policy import Policy, adaptive_interval, best_step, settle, theorem_schedule
 
 _KEPT = Wording(
@@ -101,9 +102,7 @@ class ASHAStratum(Policy):
         rung = self._rung(trial.progress, report.step)
         if rung is None:
             return None
-        stratum = report.stratum
-        key = (report.violation, report.loss) if stratum == "invalid" else report.loss
-        return Filing((rung, stratum), key)
+        return file_in(report.stratum, rung, report.violation, report.loss)
 
     def decide(
         self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History

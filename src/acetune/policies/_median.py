@@ -9,7 +9,7 @@ from acetune.core.decision import Action, Decision
 from acetune.core.history import History
 from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
-from acetune.core.ranked_groups import Filing, Group
+from acetune.core.ranked_groups import Filing, median_of
 from acetune.core.reason import Wording
 from acetune.core.trial_record import TrialRecord
 from acetune.policies.policy import Policy, When, require_when
@@ -88,14 +88,6 @@ class MedianStopping(Policy):
             )
         if len(group) < self.min_trials:
             return Decision(Action.CONTINUE, _FEW, stratum, rank, of, step, {"trials": len(group)})
-        median = median_of(group)
+        median = median_of(group.keys)
         action, why = (Action.STOP, _CUT) if best > median else (Action.CONTINUE, _KEPT)
         return Decision(action, why, stratum, rank, of, step, {"median": median})
-
-
-def median_of(group: Group) -> float:
-    """The median of the group's keys, which are numbers; two index look-ups."""
-    keys, middle = group.keys, len(group) // 2
-    if len(group) % 2:
-        return float(keys[middle])
-    return float(keys[middle - 1] / 2 + keys[middle] / 2)  # their sum might overflow

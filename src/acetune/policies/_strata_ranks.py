@@ -16,8 +16,8 @@ WORST = Wording(
 )
 
 
-def file_in(stratum: Stratum, step: int, violation: float, loss: float) -> Filing:
-    """With the reports of its step and stratum: the invalid by (violation, loss), else by loss.
+def file_in(stratum: Stratum, step: float, violation: float, loss: float) -> Filing:
+    """With those of its step, or rung, and stratum: the invalid by (violation, loss), else by loss.
 
     >>> file_in("invalid", step=3, violation=0.1, loss=0.7)
     Filing(group=(3, 'invalid'), key=(0.1, 0.7))

@@ -99,12 +99,9 @@ class StopperTrial:
     def ending_due(self, snapshot: bool = True) -> Due | None:
         """The check that is due if the trial ends by itself now, gated or not."""
         progress = self.record.progress
-        if self.record.state != "running" or progress.last_step == 0:
+        if self.record.state != "running" or progress.last_step == 0 or not self._constrained:
             return None
-        if not self._stopper.goals.constraints:
-            return None
-        gate = self._stopper.history.gate
-        return finish_due(self._stopper.policy, progress, gate, best_kept=snapshot)
+        return finish_due(self._policy, progress, self._history.gate, best_kept=snapshot)
 
     # -- telling ---------------------------------------------------------------------------------
 
@@ -451,6 +448,17 @@ class Stopper:
         The rest may be left out once one of them is violated. None: measure all of them.
         """
         return check_order(self.policy, self.goals, self.history.costs)
+
+
+def stopper_of(goals: Goals, policy: Policy, confirm_top: int = 1) -> Stopper:
+    """A stopper for goals that stand."""
+    return Stopper(
+        objective=goals.objective.name,
+        mode=goals.objective.mode,
+        constraints=goals.constraints,
+        policy=policy,
+        confirm_top=confirm_top,
+    )
 
 
 def _warn_repeated(message: str) -> None:

@@ -6,6 +6,7 @@ had decided: a restored experiment reads the file again.
 
 from __future__ import annotations
 
+import heapq
 import logging
 import time
 from collections.abc import Mapping
@@ -18,16 +19,15 @@ from acetune.core.goals import FailedCheck
 from acetune.core.measured_costs import Costs
 from acetune.core.reason import Reason, Wording
 from acetune.core.say_once import SayOnce
-from acetune.policies.stopper import Stopper
+from acetune.policies.stopper import stopper_of
 from acetune.ray import _result_format as wire
-from acetune.ray._best_losses import Ranking
 from acetune.ray._gate_board import Publisher, Terms, View
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import describe_study, open_study
 from acetune.study.session import Session
 from acetune.study.store import Store
 from acetune.study.study_trial import StudyTrial
-from acetune.trial.checks import complaints
+from acetune.trial.checks import notice_bad_checks
 
 logger = logging.getLogger("acetune.ray")
 
@@ -58,13 +58,7 @@ class Experiment:
         if path in _open:
             _open[path].close()
         goals = terms.goals
-        stopper = Stopper(
-            objective=goals.objective.name,
-            mode=goals.objective.mode,
-            constraints=goals.constraints,
-            policy=terms.policy,
-            confirm_top=terms.confirm_top,
-        )
+        stopper = stopper_of(goals, terms.policy, terms.confirm_top)
         self._notice = SayOnce(logger.warning)
         stopper.on_repeat = self._notice
         settings = {
@@ -89,9 +83,6 @@ class Experiment:
         self._numbers = self.store.names()  # of Ray's trials
         self._names = {number: name for name, number in self._numbers.items()}
         self._tokens: dict[int, str] = {}  # of the run whose reports are being taken
-        self._ranking = Ranking()
-        for number in self.coordinator.trials:
-            self._note_valid(number)
         self._shelved: dict[int, str] = {}  # of trials: their latest model
         self._closed = False
         self._news, self._published = False, 0.0
@@ -119,6 +110,8 @@ class Experiment:
             self._notice(f"trial {name}: {message.notice}")
         with self.store.transaction():
             trial = self._attempt(name, params, message.attempt)
+            record = trial.begun.record
+            before = record.best_valid
             if model is not None and message.best is not None:
                 self._shelve(trial, message.best, model)
             stop = False
@@ -127,8 +120,10 @@ class Experiment:
             if message.closed:
                 self.coordinator.finish(trial, message.end)
         self.coordinator.kept_models.sweep()
-        self._look_at_checks(name, message)
-        self._news |= self._note_valid(trial.number)
+        report = message.report or message.end
+        if report is not None:
+            notice_bad_checks(self._terms.goals, name, report, self._notice)
+        self._news |= record.best_valid is not before
         self._publish_news()
         return stop
 
@@ -226,7 +221,6 @@ class Experiment:
         forgotten = self._numbers.get(name)
         if forgotten is not None:
             del self._names[forgotten]
-            self._ranking.rename(name, self._name(forgotten))
         trial = self.coordinator.add_trial(_plain(params))
         self.store.name_trial(trial.number, name)
         self._numbers[name], self._names[trial.number] = trial.number, name
@@ -268,13 +262,6 @@ class Experiment:
         same = self._tokens.get(trial.number) == token
         return same and trial.handle is not None and trial.handle.state != "failed"
 
-    def _note_valid(self, number: int) -> bool:
-        """Whether the trial's best valid checkpoint has moved."""
-        record = self.coordinator.stopper.history.trials.get(number)
-        if record is None or record.best_valid is None:
-            return False
-        return self._ranking.note(self._name(number), record.best_valid.loss)
-
     def _name(self, number: int) -> str:
         """Ray's name of a trial; one that Ray has forgotten has none."""
         return self._names.get(number, f"#{number}")
@@ -282,9 +269,11 @@ class Experiment:
     def _view(self) -> View:
         history = self.coordinator.stopper.history
         most = max(self._terms.confirm_top, self._terms.keep_models)
+        valid = [record.best_valid for record in history.trials.values() if record.best_valid]
+        found = heapq.nsmallest(most, ((best.loss, self._name(int(best.trial))) for best in valid))
         return View(
             history.costs,
-            self._ranking.top(most),
+            tuple(found),
             history.median_violation,
             history.largest_violation,
         )
@@ -295,13 +284,6 @@ class Experiment:
         if self._news and now >= self._published + _NEWS_S:
             self._news, self._published = False, now
             self._publisher.publish(self._view())
-
-    def _look_at_checks(self, name: str, message: wire.Message) -> None:
-        report = message.report or message.end
-        if report is not None and report.measured is not None:
-            where = f"trial {name} at step {report.step}"
-            for about, text in complaints(self._terms.goals, report.measured, where):
-                self._notice(text, about)
 
 
 def _plain(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from acetune.core.goals import FailedCheck
 from acetune.core.outcome import outcome
 from acetune.core.trial_record import Progress
 from acetune.policies.policy import check_order, passes_gate
-from acetune.policies.stopper import Stopper
+from acetune.policies.stopper import stopper_of
 from acetune.ray import _result_format as wire
 from acetune.ray._gate_board import Reader, Terms, View
 from acetune.ray._storage import Storage
@@ -86,12 +86,7 @@ class RayLink(Link):
         self._view, self._outlet, self._progress = view, outlet, progress
         self._attempt = wire.Attempt(token, None, None, None, 0.0, progress.last_step)
         # what this run has come to, by the same rules as in the driver
-        self._handle = Stopper(
-            objective=terms.goals.objective.name,
-            mode=terms.goals.objective.mode,
-            constraints=terms.goals.constraints,
-            policy=terms.policy,
-        ).start(trial)
+        self._handle = stopper_of(terms.goals, terms.policy).start(trial)
         self._record = self._handle.record
         self._models: dict[int, wire.Model] = {}  # the last one kept, by its step
         self._last: Report | None = None

@@ -42,7 +42,7 @@ class Storage:
 
     def keep(self, source: Path, name: str) -> None:
         """Copy a folder into the trial's own."""
-        target = self._path(name)
+        target = posixpath.join(self._context.trial_fs_path, name)
         self._files.create_dir(target, recursive=True)
         fs.copy_files(str(source), target, destination_filesystem=self._files, use_threads=False)
         if self.local_experiment is not None:  # the study file names it next
@@ -51,6 +51,3 @@ class Storage:
     def kept(self, name: str) -> str | None:
         """A folder of the trial, from the experiment's, where that is in the local file system."""
         return None if self.local_experiment is None else f"{self.trial_folder}/{name}"
-
-    def _path(self, name: str) -> str:
-        return posixpath.join(self._context.trial_fs_path, name)

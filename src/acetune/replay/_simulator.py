@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import heapq
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -73,47 +72,12 @@ def simulate(
     >>> run.best <= made.best.value, run.trials > 4
     (True, True)
     """
-    (run,) = simulate_budgets(
-        table,
-        policy,
-        [budget_s],
-        constraints=constraints,
-        searcher=searcher,
-        seed=seed,
-        workers=workers,
-        max_trials=max_trials,
-        cost_ratio=cost_ratio,
-        startup_s=startup_s,
-        points=points,
-    )
-    return run
-
-
-def simulate_budgets(
-    table: CurveTable | JudgedTable,
-    policy: Policy | str,
-    budgets_s: Sequence[float],
-    *,
-    constraints: Sequence[Constraint] | None = None,
-    searcher: str = "random",
-    seed: int = 0,
-    workers: int = 4,
-    max_trials: int | None = None,
-    cost_ratio: float | None = None,
-    startup_s: float = 0.0,
-    points: Sequence[Mapping[str, Any]] = (),
-) -> list[Run]:
-    """The runs of :func:`simulate` with each of these rising budgets, for the price of the last.
-
-    What happens within a budget does not depend on it: the longer run passes through the shorter.
-    """
     if isinstance(table, JudgedTable):
         if constraints is not None or cost_ratio is not None:
             raise GoalError("a judged table has its limits and cost ratio already")
         judged = table
     else:
         judged = judge(table, constraints, cost_ratio)
-    name = policy if isinstance(policy, str) else repr(policy)
     chosen = parse_policy(policy) if isinstance(policy, str) else policy
     if not isinstance(chosen, Policy):
         raise GoalError(f"policy must be a policy or its name, got {policy!r}")
@@ -121,28 +85,15 @@ def simulate_budgets(
     require_whole("workers", workers, least=1)
     if max_trials is not None:
         require_whole("max_trials", max_trials, least=1)
-    for budget_s in budgets_s:
-        if not (budget_s == math.inf or (is_number(budget_s) and budget_s > 0)):
-            raise GoalError(f"budget_s must be a number of seconds > 0, got {budget_s!r}")
-    if not budgets_s or any(a >= b for a, b in itertools.pairwise(budgets_s)):
-        raise GoalError(f"budgets must rise from one to the next, got {list(budgets_s)}")
-    if len(budgets_s) > 1 and chosen.checks_after_run:
-        raise GoalError(f"{name!r} checks after the run, so each budget needs a run of its own")
+    if not (budget_s == math.inf or (is_number(budget_s) and budget_s > 0)):
+        raise GoalError(f"budget_s must be a number of seconds > 0, got {budget_s!r}")
     if not (is_number(startup_s) and startup_s >= 0):
         raise GoalError(f"startup_s must be a finite number >= 0, got {startup_s!r}")
     picker = make_picker(judged.table, searcher, seed, points)
-    simulation = Simulation(judged, chosen, picker, workers, budgets_s[-1], max_trials, startup_s)
-    limits = ", ".join(constraint.describe() for constraint in judged.constraints)
-    runs = []
-    with _no_garbage_collection():
-        for budget_s in budgets_s:
-            if budget_s == budgets_s[-1]:
-                simulation.run()
-            else:
-                simulation.advance(budget_s)
-            cell = Cell(judged.table.name, limits, judged.cost_ratio, budget_s, workers, searcher)
-            runs.append(simulation.result(name, cell, seed))
-    return runs
+    simulation = Simulation(judged, chosen, picker, workers, budget_s, max_trials, startup_s)
+    with no_garbage_collection():
+        simulation.run()
+    return simulation.result(policy, searcher, seed, budget_s)
 
 
 class Simulation:
@@ -318,16 +269,18 @@ class Simulation:
             config = self.configs[int(best.trial) - 1]
             self.incumbents.append(Incumbent(self.time_s, value, config, best.step))
 
-    def result(self, policy: str, cell: Cell, seed: int) -> Run:
-        """What came out."""
-        history = self.stopper.history
+    def result(self, policy: Policy | str, searcher: str, seed: int, budget_s: float) -> Run:
+        """What came out: of the policy and the searcher that people have named."""
+        history, judged = self.stopper.history, self._judged
+        limits = ", ".join(constraint.describe() for constraint in judged.constraints)
+        cell = Cell(judged.table.name, limits, judged.cost_ratio, budget_s, self._workers, searcher)
         answer = self.incumbents[-1] if self.incumbents else None
-        confirmed = self._judged.confirmed(answer.config, answer.step) if answer else None
+        confirmed = judged.confirmed(answer.config, answer.step) if answer else None
         return Run(
-            policy,
+            policy if isinstance(policy, str) else repr(policy),
             cell,
             seed,
-            self._judged.table.objective.mode,
+            judged.table.objective.mode,
             tuple(self.incumbents),
             trials=len(self.configs),
             reports=history.reports,
@@ -410,7 +363,7 @@ def _has_failed(check: CheckResult) -> bool:
 
 
 @contextlib.contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
     """Nothing in a replay is garbage before its end; looking for it takes a quarter of the time."""
     enabled = gc.isenabled()
     gc.disable()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -113,7 +112,8 @@ def describe_table(table: CurveTable) -> str:
         header["made"] = table.made
     for key, value in header.items():
         _require_json(key, value)
-    _require_json_configs(table.configs)
+    for config, params in enumerate(table.configs):
+        _require_json(f"configuration {config}", params)
     return _as_json({**header, "configs": table.configs})
 
 
@@ -121,11 +121,6 @@ def _describe_constraint(constraint: TableConstraint) -> dict[str, Any]:
     limit = {"upper": constraint.upper} if constraint.lower is None else {"lower": constraint.lower}
     sparse = {"sparse": True} if constraint.sparse else {}
     return {"metric": constraint.metric, **limit, "cost_s": constraint.cost_s, **sparse}
-
-
-def _require_json_configs(configs: Iterable[dict[str, Any]]) -> None:
-    for config, params in enumerate(configs):
-        _require_json(f"configuration {config}", params)
 
 
 def _require_json(what: str, value: object) -> None:

@@ -44,7 +44,7 @@ class TableConstraint:
 
     def __post_init__(self) -> None:
         try:
-            Constraint(self.metric, upper=self.upper, lower=self.lower)
+            _ = self.goal
         except GoalError as error:
             raise TableError(str(error)) from None
         _require_cost(self.cost_s, f"cost_s of the constraint {self.metric!r}")
@@ -110,7 +110,9 @@ class CurveTable:
         set_field(self, "cost_s", _read_only(self.cost_s, np.float64, "cost_s"))
         columns = {m: _read_only(v, np.float64, repr(m)) for m, v in self.metrics.items()}
         set_field(self, "metrics", columns)
-        _require_sound(self)
+        _require_names(self)
+        _require_shapes(self)
+        _require_values(self)
 
     def __repr__(self) -> str:
         limits = ", ".join(c.goal.describe() for c in self.constraints) or "no constraint"
@@ -269,13 +271,6 @@ def _read_only(values: NDArray[Any], dtype: type[np.generic], what: str) -> NDAr
     column = column.view()  # so that the caller's own array stays writable
     column.flags.writeable = False
     return column
-
-
-def _require_sound(table: CurveTable) -> None:
-    """An error unless names, shapes and values of the table fit together."""
-    _require_names(table)
-    _require_shapes(table)
-    _require_values(table)
 
 
 def _require_cost(value: object, what: str) -> None:

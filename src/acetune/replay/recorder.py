@@ -6,6 +6,7 @@ Finished curves lie in a file beside the table until all are there, so that it c
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import math
@@ -72,15 +73,19 @@ def record(
     require_new(path)
     partial = Partial(partial_path(path), {**_describe(task), "seed": seed, **(source or {})})
     try:
-        record_curves(
-            task,
-            partial,
-            configs=configs,
-            seed=seed,
-            workers=workers,
-            threads=threads,
-            on_curve=on_curve,
-        )
+        space, done = Space(task.space), partial.done()
+        # the longest first, where the number of steps is a parameter, would leave fewer idle at the
+        # end; but an interrupted recording should hold a random sample
+        jobs = [(c, draw(space, seed, c)) for c in range(configs) if c not in done]
+        results = run_jobs(functools.partial(_train, task, threads), jobs, workers, threads)
+        with contextlib.closing(results):  # whatever happens, no worker is left behind
+            for job, result in results:
+                config, params = jobs[job]
+                if isinstance(result, Lost):
+                    partial.add_failure(config, params, result.error)
+                else:
+                    partial.add(config, result)
+                on_curve(config, result)
         table = assemble(task, partial, made={**(made or {}), **(source or {}), "seed": seed})
         write_table(path, table, task.digits)
         table = read_table(path)  # as it was rounded, before what it was made of is deleted
@@ -158,43 +163,10 @@ def _check_cost_s(curves: Sequence[RecordedCurve], constraint: str) -> float:
     return float(f"{seconds / max(1, sum(len(c.cost_s) for c in checked)):.3g}")
 
 
-def record_curves(
-    task: Task,
-    partial: Partial,
-    *,
-    configs: int,
-    seed: int,
-    workers: int,
-    threads: int = 1,
-    on_curve: Callable[[int, RecordedCurve | Lost], None] = lambda config, curve: None,
-) -> None:
-    """Train the configurations that ``partial`` does not hold yet; each counts once it is kept."""
-    space = Space(task.space)
-    done = partial.done()
-    waiting = [config for config in range(configs) if config not in done]
-    jobs = [(config, draw(space, seed, config)) for config in waiting]
-    # the longest first, where the number of steps is a parameter, would leave fewer idle at the
-    # end; but an interrupted recording should hold a random sample
-    results = run_jobs(_Train(task, threads), jobs, workers, threads)
-    with contextlib.closing(results):  # whatever happens, no worker is left behind
-        for job, result in results:
-            config, params = jobs[job]
-            if isinstance(result, Lost):
-                partial.add_failure(config, params, result.error)
-            else:
-                partial.add(config, result)
-            on_curve(config, result)
-
-
-class _Train:
+def _train(task: Task, threads: int, job: tuple[int, Mapping[str, Any]]) -> RecordedCurve:
     """Train one configuration; what worker processes are sent."""
-
-    def __init__(self, task: Task, threads: int) -> None:
-        self._task, self._threads = task, threads
-
-    def __call__(self, job: tuple[int, Mapping[str, Any]]) -> RecordedCurve:
-        config, params = job
-        return train_curve(self._task, params, self._threads, number=config + 1)
+    config, params = job
+    return train_curve(task, params, threads, number=config + 1)
 
 
 # -- the file beside the table ---------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Whether policies differ: paired differences, bootstrap intervals and ranks.
+"""Whether policies differ: paired signs, ranks, and the best over time.
 
 A run that found nothing feasible has no value. Nowhere is one made up for it: means leave it out
 (and say how many are left), comparisons by rank and sign count it as worse than any value.
@@ -19,8 +19,6 @@ from acetune.replay.runs import Cell, Run
 
 Array = NDArray[Any]
 
-_BLOCK = 2_000_000  # numbers drawn at once in a bootstrap: bounds its memory
-
 
 class Interval(NamedTuple):
     """A mean and the ends of its confidence interval."""
@@ -38,21 +36,6 @@ class Signs(NamedTuple):
     worse: int
 
 
-def paired_differences(
-    runs: Iterable[Run], policy_a: str, policy_b: str
-) -> dict[Cell, list[float]]:
-    """By how much ``policy_a`` was better than ``policy_b``, a number a seed, by cell.
-
-    Positive means that a was better, whichever way the objective points. Seeds that both have run,
-    in rising order; those where one of them found nothing have no difference and are left out:
-    :func:`paired_signs` counts them.
-    """
-    return {
-        cell: [b.loss - a.loss for a, b in pairs if a.best is not None and b.best is not None]
-        for cell, pairs in _pairs(runs, policy_a, policy_b).items()
-    }
-
-
 def paired_signs(runs: Iterable[Run], policy_a: str, policy_b: str) -> dict[Cell, Signs]:
     """How often ``policy_a`` was better than, equal to and worse than ``policy_b``, by cell."""
     return {
@@ -61,36 +44,8 @@ def paired_signs(runs: Iterable[Run], policy_a: str, policy_b: str) -> dict[Cell
             tie=sum(a.loss == b.loss for a, b in pairs),
             worse=sum(a.loss > b.loss for a, b in pairs),
         )
-        for cell, pairs in _pairs(runs, policy_a, policy_b).items()
+        for cell, pairs in paired_runs(runs, policy_a, policy_b).items()
     }
-
-
-def bootstrap_mean(
-    values: ArrayLike, level: float = 0.95, samples: int = 10_000, seed: int = 0
-) -> Interval:
-    """The mean with its percentile bootstrap interval.
-
-    With fewer than about ten values such an interval is too narrow; one value has none, and gives
-    itself three times. The same values and seed give the same interval.
-
-    >>> bootstrap_mean([2.0, 2.0, 2.0])
-    Interval(mean=2.0, low=2.0, high=2.0)
-    """
-    found = np.asarray(values, float).ravel()
-    if not found.size or not np.isfinite(found).all():
-        raise GoalError(f"a bootstrap needs finite numbers, at least one, got {values!r}")
-    if not 0 < level < 1:
-        raise GoalError(f"level must lie between 0 and 1, got {level}")
-    if samples < 1:
-        raise GoalError(f"samples must be at least 1, got {samples}")
-    rng = np.random.default_rng(seed)
-    rows = max(1, _BLOCK // found.size)
-    means = [
-        found[rng.integers(found.size, size=(min(rows, samples - start), found.size))].mean(axis=1)
-        for start in range(0, samples, rows)
-    ]
-    low, high = np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(found.mean()), float(low), float(high))
 
 
 # -- ranks -----------------------------------------------------------------------------------------
@@ -107,8 +62,7 @@ class Ranks:
     policies: tuple[str, ...]
     average_ranks: tuple[float, ...]
     blocks: int  # what was ranked: cells, or cells times seeds
-    friedman_p: float  # that all are equal, by chi-square
-    iman_davenport_p: float  # the same by the less conservative F
+    friedman_p: float  # that all are equal
     alpha: float
     critical_difference: float
     cliques: tuple[tuple[str, ...], ...]
@@ -140,22 +94,20 @@ def rank_policies(
         ranks = np.concatenate(by_cell)
     else:
         ranks = rank_rows(np.array([found.sum(axis=0) for found in by_cell]))
-    return _ranks(policies, ranks, alpha)
+    return ranks_of(policies, ranks, alpha)
 
 
-def rank_losses(policies: Sequence[str], losses: ArrayLike, alpha: float = 0.05) -> Ranks:
-    """The same from a number a block and policy, smaller being better: a row a block.
-
-    >>> rank_losses(["none", "ace"], [[0.3, 0.1], [0.2, 0.2]]).average_ranks
-    (1.25, 1.75)
-    """
-    rows = np.asarray(losses, float)
-    if rows.ndim != 2 or not len(rows) or rows.shape[1] != len(policies) or len(policies) < 2:
-        raise GoalError(
-            f"ranks need rows of a number for each of two and more policies, got {rows.shape} for "
-            f"{list(policies)}"
-        )
-    return _ranks(policies, rank_rows(rows), alpha)
+def ranks_of(policies: Sequence[str], ranks: Array, alpha: float = 0.05) -> Ranks:
+    """The tests of ranks, a row a block and a column a policy."""
+    average = ranks.mean(axis=0)
+    order = np.argsort(average, kind="stable")
+    names = tuple(policies[i] for i in order)
+    sorted_ranks = tuple(float(average[i]) for i in order)
+    blocks = len(ranks)
+    difference = nemenyi_critical_difference(len(policies), blocks, alpha)
+    _, p = friedman(ranks)
+    cliques = tuple(names[i:j] for i, j in _cliques(sorted_ranks, difference))
+    return Ranks(names, sorted_ranks, blocks, p, alpha, difference, cliques)
 
 
 def rank_rows(losses: ArrayLike) -> Array:
@@ -168,22 +120,19 @@ def rank_rows(losses: ArrayLike) -> Array:
     return ranks
 
 
-def friedman(ranks: Array) -> tuple[float, float, float]:
-    """Friedman's chi-square, corrected for ties, its p-value, and that of Iman and Davenport's F.
+def friedman(ranks: Array) -> tuple[float, float]:
+    """Friedman's chi-square, corrected for ties, and its p-value.
 
-    One block says nothing, nor do blocks in which all are tied: their p-values are 1.
+    One block says nothing, nor do blocks in which all are tied: their p-value is 1. By chi-square:
+    Iman and Davenport's F is 0 as soon as a few rankings agree throughout.
     """
     n, k = ranks.shape
     spread = float((ranks**2).sum() - n * k * (k + 1) ** 2 / 4)
     if n < 2 or spread <= 0:
-        return 0.0, 1.0, 1.0
+        return 0.0, 1.0
     sums = ranks.sum(axis=0)
     chi_square = float((k - 1) * ((sums - n * (k + 1) / 2) ** 2).sum() / spread)
-    left = n * (k - 1) - chi_square
-    f = (n - 1) * chi_square / left if left > 1e-12 * n * k else math.inf
-    stats = scipy_stats()
-    f_p = stats.f.sf(f, k - 1, (k - 1) * (n - 1))
-    return chi_square, float(stats.chi2.sf(chi_square, k - 1)), float(f_p)
+    return chi_square, float(scipy_stats().chi2.sf(chi_square, k - 1))
 
 
 def nemenyi_critical_difference(k: int, blocks: int, alpha: float = 0.05) -> float:
@@ -208,18 +157,6 @@ def scipy_stats() -> Any:
     except ImportError:
         raise MissingExtraError("SciPy", "replay") from None
     return scipy.stats
-
-
-def _ranks(policies: Sequence[str], ranks: Array, alpha: float) -> Ranks:
-    average = ranks.mean(axis=0)
-    order = np.argsort(average, kind="stable")
-    names = tuple(policies[i] for i in order)
-    sorted_ranks = tuple(float(average[i]) for i in order)
-    blocks = len(ranks)
-    difference = nemenyi_critical_difference(len(policies), blocks, alpha)
-    _, p, f_p = friedman(ranks)
-    cliques = tuple(names[i:j] for i, j in _cliques(sorted_ranks, difference))
-    return Ranks(names, sorted_ranks, blocks, p, f_p, alpha, difference, cliques)
 
 
 def _cliques(ranks: Sequence[float], difference: float) -> list[tuple[int, int]]:
@@ -250,7 +187,7 @@ def _by_cell(runs: Iterable[Run]) -> dict[Cell, dict[tuple[str, int], Run]]:
     return found
 
 
-def _pairs(runs: Iterable[Run], first: str, second: str) -> dict[Cell, list[tuple[Run, Run]]]:
+def paired_runs(runs: Iterable[Run], first: str, second: str) -> dict[Cell, list[tuple[Run, Run]]]:
     """Both policies' runs of each cell by seed, where both have one; cells without are left out."""
     grouped = _by_cell(runs)
     names = {policy for by in grouped.values() for policy, _ in by}

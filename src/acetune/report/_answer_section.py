@@ -28,7 +28,7 @@ from acetune.report._markup import (
     titled_table,
     trial_button,
 )
-from acetune.study.findings import FoundCheckpoint
+from acetune.study.findings import FoundCheckpoint, broken_limits, place_of
 from acetune.study.result import StudyResult
 from acetune.study.summary import describe_checkpoint, nothing_feasible
 from acetune.study.trust import no_recommendation
@@ -105,7 +105,7 @@ def _cost_of_limits(
 ) -> str:
     """What the best of all has that the answer lacks, and why it is not the answer."""
     goals, name = result.goals, result.goals.objective.name
-    if _place(other) == _place(best) or other.value == best.value:
+    if place_of(other) == place_of(best) or other.value == best.value:
         return f"No other that was reported has a better {name}."
     gap = goals.objective.loss(best.value) - goals.objective.loss(other.value)
     if not (gap > 0 and math.isfinite(gap)):
@@ -113,19 +113,14 @@ def _cost_of_limits(
     which = f"the best of all, {name} {number(other.value)} (trial {other.trial}, "
     which += f"step {other.step}),"
     if stratum == "invalid":
-        broken = [_beyond(limit, other) for limit in goals.constraints if _is_broken(limit, other)]
+        broken = [_beyond(limit, other) for limit in broken_limits(goals, other)]
         why = f"breaks {' and '.join(broken)}" if broken else "failed a check"
         return f"The limits cost {number(gap, 2)} {name}: {which} {why}."
     if stratum == "unchecked":
         return sentence(f"{which} was never checked")
-    failed = {_place(found) for found in result.candidates if found.status == "failed"}
-    why = "broke a limit on fresh data" if _place(other) in failed else "qualifies too"
+    failed = {place_of(found) for found in result.candidates if found.status == "failed"}
+    why = "broke a limit on fresh data" if place_of(other) in failed else "qualifies too"
     return sentence(f"{which} {why}")
-
-
-def _is_broken(limit: Constraint, found: FoundCheckpoint) -> bool:
-    measured = found.constraints.get(limit.name)
-    return measured is not None and not limit.holds(measured)
 
 
 def _beyond(limit: Constraint, found: FoundCheckpoint) -> str:
@@ -144,10 +139,6 @@ def _beyond(limit: Constraint, found: FoundCheckpoint) -> str:
 
 def _limit(limit: Constraint) -> str:
     return f"{'≤' if limit.lower is None else '≥'} {number(limit.limit, 6)}"
-
-
-def _place(found: FoundCheckpoint) -> tuple[int, int, int]:
-    return found.trial, found.attempt, found.step
 
 
 def sentence(text: str) -> str:
@@ -181,7 +172,7 @@ def answer(content: Content) -> Element:
     elif found["rejected"] is not None:  # neither its parameters nor its model are offered
         values = _values(content, found["rejected"], "The best that was rejected, and its limits")
         details = element("div", values, element("dl", *_said(found), class_="facts"))
-    others = [c for c in found["candidates"] if best is None or _place_of(c) != _place_of(best)]
+    others = [one for one in found["candidates"] if one != best]
     titles = ("Other candidates", "Better, but over a limit")
     if best is None:
         titles = ("Candidates", "Nearest misses")
@@ -196,10 +187,6 @@ def answer(content: Content) -> Element:
         _checkpoints(titles[0], content, others, "status"),
         _checkpoints(titles[1], content, found["nearest_misses"]),
     )
-
-
-def _place_of(found: Content) -> tuple[int, int, int]:
-    return found["trial"], found["attempt"], found["step"]
 
 
 def _verdict(found: Content, *, running: bool) -> Element:

@@ -11,7 +11,7 @@ import numpy as np
 from acetune.report._answer_section import in_print, words_of_answer
 from acetune.report._breakpoints import breakpoints
 from acetune.report._json_values import as_json, exact, finite
-from acetune.report._trials import trial_detail, trial_table
+from acetune.report._trials import trial_table
 from acetune.report.figures import page_figures
 from acetune.study import best_checkpoints as checkpoints
 from acetune.study.findings import FoundCheckpoint
@@ -20,8 +20,6 @@ from acetune.study.result import StudyResult, result_of
 from acetune.study.summary import STATES, duration, size
 from acetune.study.trust import after_failed_confirmation, trust_in_best
 from acetune.study.view import StudyView
-
-__all__ = ["FORMAT", "content", "trial_detail"]
 
 FORMAT = 1
 _SHOWN = 5  # candidates, and nearest misses

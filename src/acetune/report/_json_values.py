@@ -54,22 +54,16 @@ def _against(constraint: Constraint, estimate: Estimate | None) -> dict[str, Any
 
 
 def _fresh(goals: Goals, found: FoundCheckpoint) -> dict[str, Any] | None:
-    confirmation = found.confirmation
-    if confirmation is None or not confirmation.values:
+    said = found.confirmation
+    if said is None or not said.values or said.status == "unconfirmed":  # the last: it went wrong
         return None
-    if confirmation.status == "unconfirmed":  # it went wrong: no verdict
-        return None
-    values = confirmation.values
-    objective = values.get(goals.objective.name)
-    constraints = [
-        None if c.name not in values else _against(c.without_margin(), values[c.name])
-        for c in goals.constraints
-    ]
+    value = said.values.get(goals.objective.name)
     return {
-        "objective": None
-        if objective is None
-        else {"value": finite(objective.value), "stderr": finite(objective.stderr)},
-        "constraints": constraints,
+        "objective": value and {"value": finite(value.value), "stderr": finite(value.stderr)},
+        "constraints": [
+            _against(c.without_margin(), said.values[c.name]) if c.name in said.values else None
+            for c in goals.constraints
+        ],
     }
 
 

@@ -69,13 +69,13 @@ class _Axis:
         return float((value - self._low) / (self._high - self._low))
 
 
-def round_values(low: float, high: float, about: int = 5) -> list[float]:
-    """Values between two others that are a multiple of 1, 2 or 5 times a power of ten.
+def round_values(low: float, high: float) -> list[float]:
+    """About five values between two others that are a multiple of 1, 2 or 5 times a power of ten.
 
     >>> round_values(0.47, 0.92), round_values(0, 9.8)
     ([0.5, 0.6, 0.7, 0.8, 0.9], [0.0, 2.0, 4.0, 6.0, 8.0])
     """
-    rough = (high - low) / about
+    rough = (high - low) / 5
     power = math.floor(math.log10(rough))
     # from text, as 2 * 10.0**-1 and the like are not always what people would write
     step = next(s for d in (1, 2, 5, 10) if (s := float(f"{d}e{power}")) >= 0.75 * rough)

@@ -29,6 +29,7 @@ from acetune.study.store import Store
 from acetune.study.view import StudyView, TrialRow
 
 _LONGEST = 80  # characters of a word in the table
+_MOST_REPORTS = 100  # of a trial, about
 # shown are those in SHOWN of assets/trials.js, and without JavaScript in _SHOWN of _sections.py
 _COLUMNS = (
     "trial",
@@ -45,10 +46,10 @@ _COLUMNS = (
 )
 
 
-def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dict[str, Any]:
+def trial_detail(view: StudyView, trial: int) -> dict[str, Any]:
     """One trial as plain data: its latest attempt, and how the earlier ones ended.
 
-    Where it has more than ``most_reports`` some are left out, and ``reports.note`` says so.
+    Where it has many reports some are left out, and ``reports.note`` says so.
     """
     if view.trial(trial) is None:
         last = view.trials[-1].trial if view.trials else 0
@@ -59,12 +60,12 @@ def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dic
     with view.open() as store:
         attempts = store.attempts(trial)
         latest = attempts[-1]
-        hardware = store.hardware().get((trial, latest["attempt"]))
-        names = [name for name, number in store.names().items() if number == trial]
-        star = answer_step(best, trial, latest["attempt"])
         attempt = latest["attempt"]
-        reports, unchecked, left_out = _reports(view, store, trial, attempt, most_reports, star)
-    why = holds_answer(best, candidates, trial, latest["attempt"])
+        hardware = store.hardware().get((trial, attempt))
+        names = [name for name, number in store.names().items() if number == trial]
+        star = answer_step(best, trial, attempt)
+        reports, unchecked, left_out = _reports(view, store, trial, attempt, star)
+    why = holds_answer(best, candidates, trial, attempt)
     why += headline(latest, len(attempts))
     why += [f"measured on: {hardware}"] if hardware is not None else []
     why += [f"limit: {constraint.describe()}" for constraint in view.goals.constraints]
@@ -73,7 +74,7 @@ def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dic
     return {
         "trial": trial,
         "name": names[0] if names else None,
-        "attempt": latest["attempt"],
+        "attempt": attempt,
         "state": latest["state"],
         "reason": str(latest["reason"]),
         "why": why + [note for note in notes if note is not None],
@@ -96,7 +97,7 @@ def trial_detail(view: StudyView, trial: int, *, most_reports: int = 100) -> dic
 
 
 def _reports(
-    view: StudyView, store: Store, trial: int, attempt: int, most: int, star: int | None
+    view: StudyView, store: Store, trial: int, attempt: int, star: int | None
 ) -> tuple[dict[str, Any], bool, str | None]:
     """The reports of an attempt as a table, whether any was not checked, and what was left out.
 
@@ -106,9 +107,9 @@ def _reports(
     rows = np.flatnonzero((columns.trial == trial) & (columns.attempt == attempt))
     turning = (columns.decision[rows] != CONTINUE) | (columns.kind[rows] != STEP)
     turning[1:] |= np.diff(columns.stratum[rows]) != 0
-    keep = np.flatnonzero(turning)[-most // 2 :].tolist()
+    keep = np.flatnonzero(turning)[-_MOST_REPORTS // 2 :].tolist()
     keep += [] if star is None else np.flatnonzero(columns.step[rows] == star).tolist()
-    kept = thinned(len(rows), keep, most)
+    kept = thinned(len(rows), keep, _MOST_REPORTS)
     seqs = columns.seq[rows[kept]].tolist()
     found, checks = store.reports_at(seqs), store.checks_at(seqs)
     words = checked_words(checks, view.goals)

@@ -24,11 +24,9 @@ _OURS = f"{Path(__file__).parent.parent}/"
 
 def headline(row: Row, attempts: int) -> list[str]:
     """How a trial ended, with what parameters and when it was checked, a line each."""
-    params = row["params"]
-    params = json.loads(params) if isinstance(params, str) else params
     lines = [
         f"trial {row['trial']} {row['state']}" + (f": {row['reason']}" if row["reason"] else ""),
-        f"parameters: {parameters(params)}",
+        f"parameters: {parameters(json.loads(row['params']))}",
     ]
     if row["schedule"]:
         lines.append(f"constraint: {row['schedule']}")

@@ -16,16 +16,12 @@ from acetune.core.errors import AcetuneError, GoalError, MissingExtraError
 IMAGES = (".png", ".svg", ".pdf")
 
 
-def write_figure(figure: go.Figure, path: Path | str, *, scale: float = 2.0) -> None:
-    """Write one figure; the suffix says how: .html, .png, .svg or .pdf."""
-    write_figures({path: figure}, scale=scale)
-
-
 def write_figures(figures: Mapping[Path | str, go.Figure], *, scale: float = 2.0) -> None:
     """Write several figures with one start of the browser, which takes longer than a figure.
 
-    HTML holds plotly.js and needs neither browser nor network. Images need kaleido, and Chrome or
-    Chromium. Folders are made; ``scale`` is the pixels of a PNG for each of the figure's.
+    The suffix of a name says how: .html, .png, .svg or .pdf. HTML holds plotly.js and needs neither
+    browser nor network. Images need kaleido, and Chrome or Chromium. Folders are made; ``scale`` is
+    the pixels of a PNG for each of the figure's.
     """
     paths = {Path(path): figure for path, figure in figures.items()}
     for path in paths:

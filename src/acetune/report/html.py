@@ -18,13 +18,13 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from acetune.core.errors import AcetuneError
 from acetune.report._content import content as page_content
-from acetune.report._content import trial_detail
 from acetune.report._markup import Content, clean, short, to_html
 from acetune.report._sections import first_trials, picture, sections
 from acetune.report._static_figure import still
+from acetune.report._trials import trial_detail
 from acetune.report.figures import FigureData, chosen_trials
+from acetune.study.export.places import replacing
 from acetune.study.view import StudyView
 
 SCRIPTS = ("dom.js", "figures.js", "slider.js", "trials.js", "live.js", "page.js")
@@ -52,14 +52,8 @@ def write_report(study: StudyView | Path | str, out: Path | str) -> Path:
         if view is not study:
             view.close()
     path = Path(out)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # whole or not at all: a browser may have the old one open
-        building = path.with_name(path.name + ".new")
-        building.write_text(text, encoding="utf-8")
-        building.replace(path)
-    except OSError as error:
-        raise AcetuneError(f"cannot write {path}: {error.strerror}") from None
+    with replacing([path]) as (part,):  # whole or not at all: a browser may have the old one open
+        part.write_text(text, encoding="utf-8")
     return path
 
 

@@ -19,3 +19,9 @@ TEXT = "#222222"
 QUIET = "#666666"
 LINE = "#9A9A9A"
 GRID = "#E8E8E8"
+
+
+def faint(colour: str, alpha: float) -> str:
+    """A colour, see-through."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{alpha:g})"

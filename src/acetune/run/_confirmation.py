@@ -53,7 +53,7 @@ def confirm_best(
     candidates = read_result(coordinator.store).candidates
     if candidates and all(found.kept is None for found in candidates[:top]):
         text = "nothing can be confirmed: no model was kept; give it as report(..., model=...)"
-        listeners.call("on_notice", text)
+        listeners.notice(text)
     judged: set[int] = set()  # trials; each counts once
     for found in candidates:
         full = len(judged) == top and found.trial not in judged
@@ -65,7 +65,7 @@ def confirm_best(
         fault = found.kept.fault()
         if fault is not None:  # fresh data is spared
             text = f"trial {found.trial} cannot be confirmed: its model {found.kept.folder} {fault}"
-            listeners.call("on_notice", text)
+            listeners.notice(text)
             continue
         judged.add(found.trial)
         result = engine.evaluate([Evaluate(str(found.kept.folder), confirm=True)])[0]
@@ -77,7 +77,7 @@ def confirm_best(
         if _record(coordinator, found, result, wrong) == "confirmed":
             return
         if wrong is not None:  # it would be with every other model: spare the fresh data
-            listeners.call("on_notice", wrong)
+            listeners.notice(wrong)
             return
 
 
@@ -85,21 +85,18 @@ def say_rejected(coordinator: StudyCoordinator, listeners: Listeners) -> None:
     """Tell listeners, who know the best of the search alone, that fresh data rejected it."""
     result = read_result(coordinator.store)
     if result.rejected is not None:
-        listeners.call("on_notice", no_recommendation(result))
-
-
-def _broken(kept: Kept) -> Evaluated | None:
-    """What comes of a model that is missing, empty or changed; None: it can be evaluated."""
-    fault = kept.fault()
-    return None if fault is None else Evaluated({}, {}, f"its model {kept.folder} {fault}")
+        listeners.notice(no_recommendation(result))
 
 
 def _check(engine: Engine, models: Sequence[Kept]) -> list[Evaluated | None]:
-    """Check kept models, but those that are broken."""
-    broken = [_broken(kept) for kept in models]
-    whole = [kept for kept, wrong in zip(models, broken, strict=True) if wrong is None]
-    came = iter(engine.evaluate([Evaluate(str(kept.folder), confirm=False) for kept in whole]))
-    return [next(came) if wrong is None else wrong for wrong in broken]
+    """Check kept models, but those that are missing, empty or changed."""
+    looked = [(kept.folder, kept.fault()) for kept in models]
+    whole = [Evaluate(str(folder), confirm=False) for folder, fault in looked if fault is None]
+    came = iter(engine.evaluate(whole))
+    return [
+        next(came) if fault is None else Evaluated({}, {}, f"its model {folder} {fault}")
+        for folder, fault in looked
+    ]
 
 
 def wrong_names(goals: Goals, answer: Mapping[str, object]) -> str | None:

@@ -8,8 +8,9 @@ not the study.
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from acetune.core.decision import Action, Decision
@@ -17,10 +18,8 @@ from acetune.core.errors import AcetuneError, ReportError, StudyError, TrainingC
 from acetune.core.reason import FAILED, INTERRUPTED, Reason, Wording
 from acetune.run import _messages as m
 from acetune.run._broken_checks import BrokenChecks
-from acetune.run._interrupts import Interrupts
-from acetune.run._notices import Notices
+from acetune.run._options import Settings
 from acetune.run._pool import Died, Pool, Slot
-from acetune.run._settings import Settings
 from acetune.run._timeouts import Timeouts
 from acetune.run._transfer import Parcels
 from acetune.run._trial_queue import Evaluation, TrialQueue
@@ -29,6 +28,7 @@ from acetune.study.coordinator import StudyCoordinator
 from acetune.study.session import Session
 from acetune.study.store import FileFault
 from acetune.study.study_trial import StudyTrial
+from acetune.trial.checks import notice_bad_checks
 from acetune.trial.link import Reply, Report
 
 _BUDGET_SPENT = Reason(Wording("budget_spent", "the time budget is spent"))
@@ -73,18 +73,17 @@ class Engine:
         self._coordinator, self._store = coordinator, coordinator.store
         self._settings, self._listeners = settings, listeners
         self._pool, self._queue = pool, queue
-        self._notices = Notices(listeners, coordinator.goals)
         self._parcels = Parcels(self._store.files)
-        self._timeouts = Timeouts(coordinator, pool, queue, self._notices, settings, self._lost)
+        self._timeouts = Timeouts(coordinator, pool, queue, listeners, settings, self._lost)
         self._broken_checks = BrokenChecks(
             self._store, settings.max_failures, len(coordinator.goals.constraints)
         )
         self._session = Session(self._store)
-        self._interrupts = Interrupts()
+        self._interrupts = 0  # how often the user has asked the study to end
         self._closing: _Closing | None = None
         self._evaluation: Evaluation | None = None
         self._patience_s = _PATIENCE_S
-        coordinator.stopper.on_repeat = coordinator.on_notice = self._notices.say
+        coordinator.stopper.on_repeat = coordinator.on_notice = listeners.notice
 
     # -- the study -------------------------------------------------------------------------------
 
@@ -95,11 +94,29 @@ class Engine:
     @property
     def interrupted(self) -> bool:
         """Whether the user ended the study."""
-        return self._interrupts.count > 0
+        return self._interrupts > 0
 
-    def signals(self) -> contextlib.AbstractContextManager[None]:
-        """Within this, Ctrl-C once ends the study cleanly, twice at once."""
-        return self._interrupts.caught()
+    @contextlib.contextmanager
+    def signals(self) -> Iterator[None]:
+        """Within this, Ctrl-C once ends the study cleanly, twice at once. In the main thread only.
+
+        In another one the application has its own way to be interrupted.
+        """
+
+        def interrupt(_signal: int, _frame: object) -> None:
+            self._interrupts += 1
+            if self._interrupts > 2:  # the driver does not come round to looking: get it out
+                raise KeyboardInterrupt
+
+        before = {}
+        with contextlib.suppress(ValueError):  # not in the main thread
+            for number in (signal.SIGINT, signal.SIGTERM):
+                before[number] = signal.signal(number, interrupt)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def run(self, under_way: Sequence[int] = ()) -> None:
         """Run trials until the budget is spent, the user interrupts, or nothing is left to do.
@@ -110,7 +127,7 @@ class Engine:
         self._session.begin()
         if self._budget_spent() or self._queue.left() == 0:
             text = "nothing left to do: the budget is spent; raise time_budget_s or max_trials"
-            self._notices.say(text)
+            self._listeners.notice(text)
         try:
             self._loop(self._queue.left)
         except StudyError as error:
@@ -166,14 +183,16 @@ class Engine:
         now = time.monotonic()
         if self._closing is None:
             if self.interrupted:
-                self._notices.say("interrupted: ending cleanly, press Ctrl-C again to stop at once")
+                self._listeners.notice(
+                    "interrupted: ending cleanly, press Ctrl-C again to stop at once"
+                )
                 self._closing = _Closing(INTERRUPTED, now)
             elif self._evaluation is None and self._budget_spent():
                 self._closing = _Closing(_BUDGET_SPENT, now)
             else:
                 return
             self._session.end_search()
-        at_once = self._interrupts.count > 1
+        at_once = self._interrupts > 1
         if at_once or now > self._closing.since + self._settings.stop_grace_s:
             for slot in self._pool.slots:
                 if slot.busy:
@@ -271,7 +290,7 @@ class Engine:
             if message.constraint is not None:
                 self._timeouts.check_begins(slot, message.constraint)
         elif isinstance(message, m.Notice):
-            self._notices.once(message.text)
+            self._listeners.once(message.text)
         elif isinstance(message, Died):
             self._lost(slot, f"its worker process {message.how}")
         elif isinstance(message, m.Piece):
@@ -325,7 +344,7 @@ class Engine:
     def _take_report(self, slot: Slot, trial: StudyTrial, report: Report) -> Reply:
         reply = self._coordinator.report(trial, report)
         slot.check = None
-        self._notices.reported(trial.number, report, reply.decision)
+        self._listeners.call("on_report", trial.number, report, reply.decision)
         self._look_at_checks(trial, report)
         if self._closing is not None and trial.running:
             self._coordinator.interrupt(trial, self._closing.reason)
@@ -338,7 +357,8 @@ class Engine:
     def _look_at_checks(self, trial: StudyTrial, report: Report | None) -> None:
         """What is wrong with the checks of a report is said once, or ends the study."""
         if report is not None and report.measured is not None:
-            self._notices.look_at_checks(trial, report)
+            goals = self._coordinator.goals
+            notice_bad_checks(goals, trial.number, report, self._listeners.once)
             self._broken_checks.look(trial, report)
 
     def _take_files(self, slot: Slot, trial: StudyTrial, saved: m.Saved) -> None:
@@ -348,7 +368,9 @@ class Engine:
         if saved.sent:
             error = self._parcels.unpack(slot.index, saved.path, saved.digest)
             if error is not None:
-                self._notices.not_kept(saved, error)
+                what = "model" if saved.kind == "model" else "checkpoint"
+                text = f"a {what} that a worker sent cannot be kept: {error}"
+                self._listeners.once(text, about=("parcel", error))
                 return
         add = kept_models.add_model if saved.kind == "model" else kept_models.add_checkpoint
         add(trial, saved.step, saved.path, saved.size, saved.digest)

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
 from acetune.core.numbers import is_number, require_whole
 from acetune.policies import Policy
 from acetune.run._ray_cluster import RayCluster
-from acetune.run._settings import Settings
-from acetune.run.local_workers import available_cores, default_threads
+from acetune.trial.hardware import available_cores
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a study runs, apart from what it is about: workers, budgets and limits."""
+
+    workers: int
+    threads: int
+    devices: Sequence[str] = ()
+    time_budget_s: float | None = None
+    max_trials: int | None = None
+    retries: int = 0
+    report_timeout_s: float | None = None
+    stop_grace_s: float = 30.0
+    max_failures: int = 5
 
 
 def require_options(
@@ -67,7 +83,7 @@ def make_settings(
     count = workers or (len(devices) if devices else available_cores())
     return Settings(
         workers=count,
-        threads=threads or default_threads(count),
+        threads=threads or _default_threads(count),
         devices=[str(device) for device in devices],
         time_budget_s=time_budget_s,
         max_trials=max_trials,
@@ -76,6 +92,12 @@ def make_settings(
         stop_grace_s=stop_grace_s,
         max_failures=max_failures,
     )
+
+
+def _default_threads(workers: int) -> int:
+    """What OMP_NUM_THREADS says, or else an equal share of the cores this process may use."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return int(asked) if asked.isdigit() and int(asked) else max(1, available_cores() // workers)
 
 
 def make_cluster(

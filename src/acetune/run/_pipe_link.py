@@ -9,21 +9,7 @@ from typing import Any
 
 from acetune.core.errors import ReportError
 from acetune.core.say_once import SayOnce
-from acetune.run._messages import (
-    AskGate,
-    Begin,
-    Checking,
-    Declare,
-    Fetch,
-    Finished,
-    Hardware,
-    Notice,
-    Piece,
-    Refused,
-    Reported,
-    Saved,
-    WorkerChannel,
-)
+from acetune.run import _messages as m
 from acetune.run._transfer import pack
 from acetune.trial.artifacts import (
     Written,
@@ -55,13 +41,13 @@ class PipeLink(Link):
         Whether that is the driver's folder too; if not, what is kept is sent there.
     """
 
-    def __init__(self, pipe: WorkerChannel, files: Path, folder: Path, sees_files: bool) -> None:
+    def __init__(self, pipe: m.WorkerChannel, files: Path, folder: Path, sees_files: bool) -> None:
         self._pipe = pipe
         self._files = files
         self._folder = folder
         self._sees_files = sees_files
         self._asking = threading.Lock()
-        self._notice = SayOnce(lambda text: self._send(Notice(text)))
+        self._notice = SayOnce(lambda text: self._send(m.Notice(text)))
 
     def _send(self, message: object) -> None:
         try:
@@ -76,45 +62,45 @@ class PipeLink(Link):
                 answer = self._pipe.receive()
             except (EOFError, OSError):
                 raise DriverGone from None
-        if isinstance(answer, Refused):
+        if isinstance(answer, m.Refused):
             raise ReportError(answer.error)
         return answer
 
     def fetch(self, path: str | None) -> bytes:
         """A piece of a folder that the driver has: the first one, or (None) the next."""
-        piece: Piece = self._ask(Fetch(path))
+        piece: m.Piece = self._ask(m.Fetch(path))
         return piece.data
 
     def begin(self, total_steps: int | None, startup_s: float) -> Plan:
         """See Link."""
-        plan: Plan = self._ask(Begin(total_steps, startup_s))
+        plan: Plan = self._ask(m.Begin(total_steps, startup_s))
         return plan
 
     def declare(self, total_steps: int) -> None:
         """See Link."""
-        self._ask(Declare(total_steps))
+        self._ask(m.Declare(total_steps))
 
     def note_hardware(self, description: str) -> None:
         """See Link."""
-        self._send(Hardware(description))
+        self._send(m.Hardware(description))
 
     def fresh_gate(self, report: Report) -> float:
         """See Link."""
-        gate: float = self._ask(AskGate(report))
+        gate: float = self._ask(m.AskGate(report))
         return gate
 
     def checking(self, constraint: str | None) -> None:
         """See Link."""
-        self._send(Checking(constraint))
+        self._send(m.Checking(constraint))
 
     def report(self, report: Report) -> Reply:
         """See Link."""
-        reply: Reply = self._ask(Reported(report))
+        reply: Reply = self._ask(m.Reported(report))
         return reply
 
     def finish(self, report: Report | None) -> None:
         """See Link."""
-        self._ask(Finished(report))
+        self._ask(m.Finished(report))
 
     def keep_model(self, step: int, model: object) -> None:
         """See Link. A model that cannot be kept costs the model, not the trial."""
@@ -139,8 +125,8 @@ class PipeLink(Link):
     def _saved(self, kind: str, step: int, target: Path, written: Written) -> None:
         if not self._sees_files:
             with paused():  # the driver may be long in taking it
-                pack(target, lambda data: self._send(Piece(data)))
+                pack(target, lambda data: self._send(m.Piece(data)))
             delete_inside(self._files, target)  # which to keep is decided where they lie
         path = str(target.relative_to(self._files))
         sent = not self._sees_files
-        self._send(Saved(kind, step, path, written.size, sent, written.digest))
+        self._send(m.Saved(kind, step, path, written.size, sent, written.digest))

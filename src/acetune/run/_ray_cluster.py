@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import pickle
 import socket
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import Any
 
 from acetune.core.errors import GoalError, MissingExtraError, StudyError
+from acetune.core.numbers import is_number
 
 _REACH_S = 5.0
 _NOT_FROM_OUTSIDE = (
@@ -64,16 +63,11 @@ class RayCluster:
                     "resources={...}, or start Ray yourself with what you need before the study"
                 )
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._ours:
             self._ray.shutdown()
 
@@ -193,8 +187,7 @@ def _require_resources(resources: Mapping[str, float] | None) -> dict[str, float
             raise GoalError(f"resources has no kind {name!r}; use cpu, gpu, memory or your own")
         if name in ("num_cpus", "num_gpus"):
             raise GoalError(f"resources are named cpu and gpu here, got {name!r}")
-        number = isinstance(amount, (int, float)) and not isinstance(amount, bool)
-        if not number or not 0 <= amount < math.inf:
+        if not is_number(amount) or amount < 0:
             raise GoalError(f"resources[{name!r}] must be a number >= 0, got {amount!r}")
         if amount > 1 and amount != int(amount):
             raise GoalError(f"resources[{name!r}] above 1 must be a whole number, got {amount!r}")

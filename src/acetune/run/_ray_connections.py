@@ -97,14 +97,11 @@ class Reception:
             threading.Thread(target=self._let_in, args=(caller,), daemon=True).start()
 
     def _let_in(self, caller: socket.socket) -> None:
-        _prepare(caller, _HANDSHAKE_S)
-        number = caller.fileno()
-        connection = Connection(caller.detach())
+        connection = _connection_of(caller)
         try:
             deliver_challenge(connection, self._key)
             answer_challenge(connection, self._key)
             token = connection.recv_bytes(_TOKEN_BYTES)
-            _limit_waiting(number, 0)
             self._come.append((token, DriverChannel(_socket_of(connection))))
             self._button.send(b"!")
         except (AuthenticationError, EOFError, OSError):
@@ -113,36 +110,34 @@ class Reception:
 
 def enter(card: Pass) -> WorkerChannel:
     """The worker's side: connect to the driver and prove to belong to it."""
-    caller = socket.create_connection(card.address, timeout=_CONNECT_S)
-    _prepare(caller, _HANDSHAKE_S)
-    number = caller.fileno()
-    caller.setblocking(True)
-    connection = Connection(caller.detach())
+    connection = _connection_of(socket.create_connection(card.address, timeout=_CONNECT_S))
     answer_challenge(connection, card.key)
     deliver_challenge(connection, card.key)
     connection.send_bytes(card.token)
-    _limit_waiting(number, 0)
     return WorkerChannel(_socket_of(connection))
 
 
-def _socket_of(connection: Connection) -> socket.socket:
-    """The socket of a connection that has served its purpose, the handshake."""
-    with connection:
-        return socket.socket(fileno=os.dup(connection.fileno()))
-
-
-def _prepare(peer: socket.socket, handshake_s: int) -> None:
+def _connection_of(peer: socket.socket) -> Connection:
+    """For the handshake, in which nobody waits for long."""
+    peer.setblocking(True)
     # a report is one small message whose answer is waited for: never wait to fill a packet
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (*_KEEPALIVE, ("TCP_USER_TIMEOUT", _UNANSWERED_MS)):
         if hasattr(socket, name):  # not on every system
             peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    _limit_waiting(peer.fileno(), handshake_s)
+    _limit_waiting(peer, _HANDSHAKE_S)
+    return Connection(peer.detach())
 
 
-def _limit_waiting(descriptor: int, seconds: int) -> None:
+def _socket_of(connection: Connection) -> socket.socket:
+    """The socket of a connection that has served its purpose, the handshake."""
+    with connection:
+        peer = socket.socket(fileno=os.dup(connection.fileno()))
+    _limit_waiting(peer, 0)
+    return peer
+
+
+def _limit_waiting(peer: socket.socket, seconds: int) -> None:
     """How long a read may wait; 0 is for ever."""
-    with socket.socket(fileno=descriptor) as peer:
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))
-        peer.detach()  # it belongs to someone else
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))

@@ -16,11 +16,11 @@ from typing import Any
 import ray
 
 from acetune.interprocess.child import module_path
+from acetune.run._local_workers import worker_variables
 from acetune.run._messages import DriverChannel, Notice, Setup
 from acetune.run._ray_actor import AcetuneWorker
 from acetune.run._ray_cluster import RayCluster
 from acetune.run._ray_connections import Reception
-from acetune.run._worker_process import worker_variables
 
 _LOOK_S = 0.25
 _NO_ROOM_S = 30.0  # an actor that has not come up for so long has found no room

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from acetune.core.errors import ReportError
 from acetune.core.goals import FailedCheck
 from acetune.core.reason import Reason
-from acetune.run._notices import Notices
+from acetune.run._options import Settings
 from acetune.run._pool import Pool, Slot
-from acetune.run._settings import Settings
 from acetune.run._trial_queue import TrialQueue
+from acetune.run.study_callbacks import Listeners
 from acetune.study.coordinator import StudyCoordinator
 
 
@@ -24,12 +24,12 @@ class Timeouts:
         coordinator: StudyCoordinator,
         pool: Pool,
         queue: TrialQueue,
-        notices: Notices,
+        listeners: Listeners,
         settings: Settings,
         lost: Callable[[Slot, str], None],
     ) -> None:
         self._coordinator, self._pool, self._queue = coordinator, pool, queue
-        self._notices, self._settings, self._lost = notices, settings, lost
+        self._listeners, self._settings, self._lost = listeners, settings, lost
         self._timeouts = {c.name: c.timeout_s for c in coordinator.goals.constraints}
 
     def check_begins(self, slot: Slot, constraint: str) -> None:
@@ -71,7 +71,7 @@ class Timeouts:
                 f"{self._settings.stop_grace_s:g} s of being stopped, so its worker was "
                 "ended; leave the loop when trial.should_stop is true"
             )
-            self._notices.say(text)
+            self._listeners.notice(text)
             self.cut_off(slot, text)
         elif overdue == "report":
             silence = self._settings.report_timeout_s
@@ -97,7 +97,7 @@ class Timeouts:
                     self._lost(slot, error)
                     return
                 if decision is not None:
-                    self._notices.reported(trial.number, report, decision)
+                    self._listeners.call("on_report", trial.number, report, decision)
                 self._queue.count_failure(slot, trial, error)
             else:
                 self._lost(slot, error)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from acetune.core.errors import StudyError
 from acetune.run._messages import Evaluate, Evaluated
+from acetune.run._options import Settings
 from acetune.run._pool import Slot
-from acetune.run._settings import Settings
 from acetune.run.study_callbacks import Listeners
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.study_trial import StudyTrial
@@ -90,7 +90,7 @@ class TrialQueue:
         if trial.handle is not None and not trial.running:
             # it had been stopped or had finished; what it did then does not change that
             text = f"trial {trial.number} went wrong after its end: {error}"
-            self._listeners.call("on_notice", text)
+            self._listeners.notice(text)
             self.release(slot)
             return
         self._coordinator.fail(trial, error, traceback)

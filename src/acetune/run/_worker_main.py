@@ -13,25 +13,15 @@ import os
 import pickle
 import socket
 import sys
+import threading
 import traceback
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from acetune.core.errors import ReportCallError, TrialStopped
-from acetune.run._messages import (
-    Checking,
-    Done,
-    Evaluate,
-    Evaluated,
-    Failed,
-    Notice,
-    Ready,
-    Setup,
-    Start,
-    Work,
-    WorkerChannel,
-)
-from acetune.run._passed_warnings import passing_on
+from acetune.core.errors import GoalWarning, ReportCallError, TrialStopped
+from acetune.run import _messages as m
 from acetune.run._pipe_link import DriverGone, PipeLink
 from acetune.run._transfer import fetched
 from acetune.trial.artifacts import attempt_name, confined, load_model
@@ -47,7 +37,7 @@ _LONGEST_TEXT = 20_000  # characters of an error that are sent to the driver
 class Worker:
     """Runs what the driver sends until it says good-bye."""
 
-    def __init__(self, pipe: WorkerChannel, setup: Setup, work: Work) -> None:
+    def __init__(self, pipe: m.WorkerChannel, setup: m.Setup, work: m.Work) -> None:
         self._pipe, self._setup, self._work = pipe, setup, work
         self._files = Path(setup.files)
         self._pid = os.getpid()
@@ -59,26 +49,26 @@ class Worker:
                 message = self._pipe.receive()
             except EOFError:
                 return
-            if isinstance(message, Start):
+            if isinstance(message, m.Start):
                 self._train(message)
-            elif isinstance(message, Evaluate):
+            elif isinstance(message, m.Evaluate):
                 self._answer(self._evaluate(message))
 
-    def _answer(self, found: Evaluated) -> None:
+    def _answer(self, found: m.Evaluated) -> None:
         try:
             self._pipe.send(found)
         except OSError:
             raise
         except Exception as error:  # what a check or confirm returned cannot be pickled
-            self._pipe.send(Evaluated({}, {}, _text(error)))
+            self._pipe.send(m.Evaluated({}, {}, _text(error)))
 
-    def _train(self, start: Start) -> None:
+    def _train(self, start: m.Start) -> None:
         folder = self._files / attempt_name(start.number, start.attempt)
         confined(self._files, folder).mkdir(parents=True, exist_ok=True)
         link = PipeLink(self._pipe, self._files, folder, self._setup.sees_files)
         with (
             _output_to(folder / "log.txt"),
-            passing_on(lambda text: self._pipe.send(Notice(text))),
+            _passing_on(lambda text: self._pipe.send(m.Notice(text))),
         ):
             try:
                 with self._at_hand(start.checkpoint, link) as checkpoint:
@@ -89,12 +79,12 @@ class Worker:
                 traceback.print_exc()
                 self._end_if_forked(error.code if isinstance(error, SystemExit) else 1)
                 certain = isinstance(error, ReportCallError)
-                self._pipe.send(Failed(_text(error), _cut(traceback.format_exc()), certain))
+                self._pipe.send(m.Failed(_text(error), _cut(traceback.format_exc()), certain))
             else:
-                self._pipe.send(Done())
+                self._pipe.send(m.Done())
 
     def _train_from(
-        self, checkpoint: Path | None, start: Start, folder: Path, pipe_link: PipeLink
+        self, checkpoint: Path | None, start: m.Start, folder: Path, pipe_link: PipeLink
     ) -> None:
         link = ExclusiveLink(pipe_link, self._setup.device, self._work.needs)
         context = TrialContext(
@@ -135,7 +125,7 @@ class Worker:
             sys.stderr.flush()
             os._exit(status if isinstance(status, int) else int(status is not None))
 
-    def _evaluate(self, task: Evaluate) -> Evaluated:
+    def _evaluate(self, task: m.Evaluate) -> m.Evaluated:
         link = PipeLink(self._pipe, self._files, self._files, self._setup.sees_files)
         use = DeviceUse(self._setup.device)
         try:
@@ -145,11 +135,11 @@ class Worker:
                 use.expect(constraint.check for constraint in self._work.goals.constraints)
                 return self._evaluate_model(load_model(folder), task.confirm)
         except Exception as error:
-            return Evaluated({}, {}, f"{type(error).__name__}: {error}{place_of(error)}")
+            return m.Evaluated({}, {}, f"{type(error).__name__}: {error}{place_of(error)}")
 
-    def _evaluate_model(self, model: object, confirm: bool) -> Evaluated:
+    def _evaluate_model(self, model: object, confirm: bool) -> m.Evaluated:
         if confirm:
-            return Evaluated(dict(self._work.confirm(model)), {})
+            return m.Evaluated(dict(self._work.confirm(model)), {})
         goals = self._work.goals
         checks = {c.name: c.check for c in goals.constraints}
         pipe = self._pipe
@@ -159,11 +149,11 @@ class Worker:
             checks,
             model,
             synchronised_clock,
-            lambda name: pipe.send(Checking(name)),
+            lambda name: pipe.send(m.Checking(name)),
             measuring=alone,
             best=True,
         )
-        return Evaluated(measured, costs)
+        return m.Evaluated(measured, costs)
 
 
 def _text(error: BaseException) -> str:
@@ -202,15 +192,38 @@ def _output_to(path: Path) -> Any:
             os.close(old)
 
 
-def serve(pipe: WorkerChannel, setup: Setup, code: bytes) -> None:
+@contextlib.contextmanager
+def _passing_on(tell: Callable[[str], None]) -> Iterator[None]:
+    """Within this, ``tell`` is called with every :class:`GoalWarning`, which is shown as well.
+
+    The log of a worker alone would hide them. Those of other threads or of forked processes stay
+    there: they may not use the worker's pipe.
+    """
+    show, here = warnings.showwarning, (os.getpid(), threading.get_ident())
+
+    def show_and_tell(
+        message: Warning | str, category: type[Warning], *where: Any, **line: Any
+    ) -> None:
+        show(message, category, *where, **line)
+        if issubclass(category, GoalWarning) and here == (os.getpid(), threading.get_ident()):
+            tell(str(message))
+
+    warnings.showwarning = show_and_tell
+    try:
+        yield
+    finally:
+        warnings.showwarning = show
+
+
+def serve(pipe: m.WorkerChannel, setup: m.Setup, code: bytes) -> None:
     """Load the user's code and work until the driver closes the pipe, or is gone."""
     try:
         try:
-            work: Work = pickle.loads(code)
+            work: m.Work = pickle.loads(code)
         except Exception as error:
-            pipe.send(Ready(f"{type(error).__name__}: {error}"))
+            pipe.send(m.Ready(f"{type(error).__name__}: {error}"))
             return
-        pipe.send(Ready())
+        pipe.send(m.Ready())
         Worker(pipe, setup, work).run()
     except (EOFError, BrokenPipeError, ConnectionResetError, DriverGone):
         return  # nobody is left to work for
@@ -218,9 +231,9 @@ def serve(pipe: WorkerChannel, setup: Setup, code: bytes) -> None:
 
 def main(connected: socket.socket, code: str) -> None:
     """Entry point of the process."""
-    pipe = WorkerChannel(connected)
+    pipe = m.WorkerChannel(connected)
     try:
-        setup: Setup = pipe.receive()
+        setup: m.Setup = pipe.receive()
     except (EOFError, ConnectionResetError):
         return
     serve(pipe, setup, Path(code).read_bytes())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from acetune.core.decision import Decision, Stratum
 from acetune.core.goals import Goals
-from acetune.core.history import count_by_state
+from acetune.core.say_once import SayOnce
 from acetune.policies.stopper import CheckedCheckpoint
 from acetune.study.coordinator import Coordinator
 from acetune.trial.link import Report
@@ -46,7 +47,8 @@ class StudyStatus:
     @property
     def by_state(self) -> Mapping[str, int]:
         """How many trials are running, finished, stopped, failed, interrupted, rejected."""
-        counts = count_by_state(self._coordinator.stopper.history.trials.values())
+        records = self._coordinator.stopper.history.trials.values()
+        counts: dict[str, int] = dict(Counter(record.state for record in records))
         if self._coordinator.rejected:
             counts["rejected"] = self._coordinator.rejected
         return counts
@@ -109,6 +111,7 @@ class Listeners:
     def __init__(self, callbacks: Sequence[StudyCallback]) -> None:
         self._callbacks = list(callbacks)
         self._last_tick = 0.0
+        self.once = SayOnce(self.notice)
 
     def call(self, method: str, *arguments: Any) -> None:
         """Call a method of all callbacks."""
@@ -119,7 +122,11 @@ class Listeners:
                 self._callbacks.remove(callback)
                 name = type(callback).__name__
                 text = f"callback {name}.{method} raised {type(error).__name__}: {error}"
-                self.call("on_notice", f"{text}; it is not called again")
+                self.notice(f"{text}; it is not called again")
+
+    def notice(self, text: str) -> None:
+        """Tell all callbacks something worth knowing."""
+        self.call("on_notice", text)
 
     def tick(self) -> None:
         """Call ``on_tick`` unless that was a moment ago."""

@@ -21,16 +21,16 @@ from acetune.core.goals import (
 )
 from acetune.interprocess.pickling import pickle_code
 from acetune.policies import Policy, make_policy
-from acetune.policies.stopper import Stopper
+from acetune.policies.stopper import stopper_of
 from acetune.run._confirmation import check_after_run, confirm_best, say_rejected
 from acetune.run._driver import Engine
+from acetune.run._local_workers import IN_WORKER, LocalSite
 from acetune.run._messages import Work
-from acetune.run._options import make_cluster, make_settings, require_options
-from acetune.run._pool import Pool
+from acetune.run._options import Settings, make_cluster, make_settings, require_options
+from acetune.run._pool import Pool, Site
+from acetune.run._ray_cluster import RayCluster
 from acetune.run._suggestions import Suggester
 from acetune.run._trial_queue import TrialQueue
-from acetune.run._worker_process import IN_WORKER
-from acetune.run.local_workers import make_site
 from acetune.run.study_callbacks import Listeners, StudyCallback, StudyStatus
 from acetune.run.terminal import make_progress
 from acetune.searchers import Searcher, make_searcher
@@ -180,13 +180,7 @@ def tune(
     )
     path = _study_path(study)
     search = make_searcher(searcher, searched, points, seed)
-    stopper = Stopper(
-        objective=objective,
-        mode=mode,
-        constraints=on_model,
-        policy=chosen,
-        confirm_top=confirm_top,
-    )
+    stopper = stopper_of(goals, chosen, confirm_top)
     work = Work(train, goals, chosen, confirm, needs_of(limit.check for limit in on_config))
     code = pickle_code(work, reduce=None if cluster is None else cluster.reduce)
     with contextlib.ExitStack() as open_things:
@@ -222,16 +216,16 @@ def tune(
         suggester = Suggester(coordinator, search, searched, on_config)
         suggester.remind(under_way)
         listeners = Listeners([*([make_progress()] if progress else []), *callbacks])
-        pool = Pool(make_site(cluster, code, store.files, settings), settings.workers)
+        pool = Pool(_make_site(cluster, code, store.files, settings), settings.workers)
         queue = TrialQueue(coordinator, suggester.suggest, suggester.tell, settings, listeners)
         driver = Engine(coordinator, queue, pool, settings, listeners)
         status = StudyStatus(coordinator, time_budget_s, max_trials, driver.elapsed)
         listeners.call("on_start", status)
         for text in store.notices:
-            listeners.call("on_notice", text)
+            listeners.notice(text)
         if study is None:
             text = f"no study= was given: the study is kept in {path}, and cannot be resumed"
-            listeners.call("on_notice", text)
+            listeners.notice(text)
         with driver.signals():
             try:
                 driver.run(under_way)
@@ -250,6 +244,15 @@ def _study_path(study: str | Path | None) -> Path:
     if study is None:
         return Path(tempfile.mkdtemp(prefix="acetune-")) / "study.db"
     return study_path(study)
+
+
+def _make_site(cluster: RayCluster | None, code: bytes, files: Path, settings: Settings) -> Site:
+    """Where the workers of a study live."""
+    if cluster is None:
+        return LocalSite(code, files, settings.threads, settings.devices)
+    from acetune.run._ray_workers import RaySite  # imports Ray
+
+    return RaySite(cluster, code, files, settings.threads)
 
 
 def _source_file(train: Callable[..., object]) -> str | None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 
 from acetune.core.decision import Decision
-from acetune.core.goals import Estimate, FailedCheck, Goals
+from acetune.core.goals import Goals
 from acetune.core.measurements import to_columns
 from acetune.core.reason import Reason
 from acetune.study._kept_models import KeptModels
@@ -58,28 +58,21 @@ class StudyJournal(Journal):
 
     @property
     def keep_below(self) -> float:
-        """See Journal."""
         return self._kept.keep_below
 
     def added(self, trial: StudyTrial) -> None:
-        """See Journal."""
         now = self._clock()
         self._store.add_trial(trial.number, trial.attempt, trial.params, now, trial.resumed_from)
 
     def planned(self, trial: StudyTrial, total_steps: int | None) -> None:
-        """See Journal."""
         handle = trial.begun
-        ratio = handle.record.cost_ratio
-        schedule = handle.schedule
-        plan = (total_steps, handle.interval, ratio, schedule)
+        plan = (total_steps, handle.interval, handle.record.cost_ratio, handle.schedule)
         self._store.set_plan(trial.number, trial.attempt, *plan)
 
     def started(self, trial: StudyTrial, startup_s: float) -> None:
-        """See Journal."""
         self._store.set_startup(trial.number, trial.attempt, startup_s)
 
     def reported(self, trial: StudyTrial, report: Report, decision: Decision) -> None:
-        """See Journal."""
         handle = trial.begun
         self._write(trial, report, "step", decision)
         if handle.state != "running":
@@ -89,30 +82,28 @@ class StudyJournal(Journal):
         self._kept.settle_checkpoint(trial, report.step)
 
     def checked(self, trial: StudyTrial, report: Report, kind: str) -> None:
-        """See Journal."""
         self._write(trial, report, kind, None)
 
     def ended(
         self, trial: StudyTrial, state: str, reason: Reason, traceback: str | None = None
     ) -> None:
-        """See Journal."""
         now = self._clock()
         self._store.end_trial(trial.number, trial.attempt, state, reason, now, traceback)
         if state in ("finished", "stopped"):
             self._kept.drop_resumable(trial.number)
 
     def settled(self, trial: StudyTrial) -> None:
-        """See Journal."""
         self._kept.prune(trial.number)
 
     def _write(
         self, trial: StudyTrial, report: Report, kind: str, decision: Decision | None
     ) -> None:
         check = trial.begun.record.last_check  # as the stopper has judged it
-        checks = [
-            _check_row(name, result, (report.check_cost_s or {}).get(name))
-            for name, result in (report.measured or {}).items()
-        ]
+        checks = []
+        for name, result in (report.measured or {}).items():
+            value, stderr, error = to_columns(result)
+            cost_s = (report.check_cost_s or {}).get(name)
+            checks.append(CheckRow(name, value, stderr, cost_s, error))
         self._store.add_report(
             (
                 trial.number,
@@ -134,8 +125,3 @@ class StudyJournal(Journal):
             ),
             checks,
         )
-
-
-def _check_row(name: str, result: Estimate | FailedCheck, cost: float | None) -> CheckRow:
-    value, stderr, error = to_columns(result)
-    return CheckRow(name, value, stderr, cost, error)

@@ -56,7 +56,7 @@ class Rows(NamedTuple):
 
 
 def read_rows(db: sqlite3.Connection, after: int, last: int = LAST) -> Rows:
-    """The reports with a ``seq`` larger than ``after``, up to ``last``, without their ranks."""
+    """The reports with a ``seq`` larger than ``after``, up to ``last``."""
     usual = np.fromiter(db.execute(_USUAL_REPORTS, (after, last)), dtype=_USUAL)
     seq = _sequence(db, after, last, len(usual))
     return Rows(seq, usual, np.fromiter(db.execute(_ODD_REPORTS, (after, last)), dtype=_ODD))

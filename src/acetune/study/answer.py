@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from acetune.core.goals import Objective
 from acetune.study.best_checkpoints import valid_at, valid_checkpoints
-from acetune.study.findings import Confirmation, FoundCheckpoint
+from acetune.study.findings import Confirmation, FoundCheckpoint, latest_uses, place_of
 from acetune.study.view import StudyView
 
 Outcome = Literal["feasible", "rejected", "none feasible"]
@@ -25,7 +25,9 @@ def candidates_of(view: StudyView) -> list[FoundCheckpoint]:
     """
     settings, uses = view.info["settings"], view.confirmations
     best = valid_checkpoints(view, max(settings["confirm_top"], settings["keep_models"]))
-    judged = [valid_at(view, *place) for place in judged_places(uses)]
+    # fresh data confirmed or rejected them, once at least
+    places = latest_uses([use for use in uses if use["status"] in ("confirmed", "failed")])
+    judged = [valid_at(view, *place) for place in places]
     found = with_judged(best, [one for one in judged if one is not None], view.goals.objective)
     ranges = read_ranges(settings)
     return with_next_best([with_confirmation(one, uses, ranges) for one in found])
@@ -57,19 +59,6 @@ def outcome_of(candidates: Sequence[FoundCheckpoint]) -> Outcome:
     return "rejected" if candidates else "none feasible"
 
 
-def judged_places(uses: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int]]:
-    """Trial, attempt and step of all checkpoints that fresh data confirmed or rejected."""
-    judged = [use for use in uses if use["status"] in ("confirmed", "failed")]
-    return list(dict.fromkeys((use["trial"], use["attempt"], use["step"]) for use in judged))
-
-
-def latest_uses(
-    uses: Sequence[Mapping[str, Any]],
-) -> dict[tuple[int, int, int], Mapping[str, Any]]:
-    """What fresh data said, by trial, attempt and step: of a checkpoint the latest use counts."""
-    return {(use["trial"], use["attempt"], use["step"]): use for use in uses}
-
-
 def with_judged(
     best: Sequence[FoundCheckpoint], judged: Sequence[FoundCheckpoint], objective: Objective
 ) -> list[FoundCheckpoint]:
@@ -77,8 +66,8 @@ def with_judged(
 
     A verdict stands although better ones may have come since, of its own trial or of others.
     """
-    known = {(found.trial, found.attempt, found.step) for found in best}
-    more = [f for f in judged if (f.trial, f.attempt, f.step) not in known]
+    known = set(map(place_of, best))
+    more = [found for found in judged if place_of(found) not in known]
     return sorted([*best, *more], key=lambda found: objective.loss(found.value))
 
 
@@ -88,7 +77,7 @@ def with_confirmation(
     ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> FoundCheckpoint:
     """The checkpoint with what its latest confirmation said, if it had one."""
-    use = latest_uses(uses).get((found.trial, found.attempt, found.step))
+    use = latest_uses(uses).get(place_of(found))
     if use is None:
         return found
     said = Confirmation(use["status"], use["metrics"], use["error"], ranges or {})

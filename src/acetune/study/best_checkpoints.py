@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -143,17 +144,29 @@ def measured(view: StudyView, row: int) -> dict[str, Estimate]:
 def checkpoint(view: StudyView, row: int) -> FoundCheckpoint:
     """The checkpoint that a report has checked."""
     reports = view.reports
-    trial, attempt = int(reports.trial[row]), int(reports.attempt[row])
-    step = int(reports.checked_step[row])
+    step, value = int(reports.checked_step[row]), float(reports.checked_objective[row])
+    return _found(view, row, step, value, measured(view, row), float(reports.violation[row]))
+
+
+def _found(
+    view: StudyView,
+    row: int,
+    step: int,
+    value: float,
+    constraints: Mapping[str, Estimate],
+    violation: float,
+) -> FoundCheckpoint:
+    """A checkpoint of the attempt that has made a report."""
+    trial, attempt = int(view.reports.trial[row]), int(view.reports.attempt[row])
     kept = view.models.get((trial, attempt, step))
     return FoundCheckpoint(
         trial=trial,
         attempt=attempt,
         step=step,
         params=view.params(trial),
-        value=float(reports.checked_objective[row]),
-        constraints=measured(view, row),
-        violation=float(reports.violation[row]),
+        value=value,
+        constraints=constraints,
+        violation=violation,
         checkpoint=None if kept is None else kept.folder,
         total_steps=view.attempt(trial, attempt).total_steps,
         kept=kept,
@@ -171,28 +184,13 @@ def best_of_all(view: StudyView) -> tuple[FoundCheckpoint, str] | None:
     if not len(loss) or math.isinf(loss.min()):
         return None
     row = int(loss.argmin())
-    trial, attempt, step = (
-        int(column[row]) for column in (reports.trial, reports.attempt, reports.step)
-    )
-    same = (reports.trial == trial) & (reports.attempt == attempt) & (reports.checked_step == step)
-    checked = np.flatnonzero(same)
+    same = (reports.trial == reports.trial[row]) & (reports.attempt == reports.attempt[row])
+    checked = np.flatnonzero(same & (reports.checked_step == reports.step[row]))
     if len(checked):
         at = int(checked[-1])
         return checkpoint(view, at), STRATA[int(reports.stratum[at])]
-    kept = view.models.get((trial, attempt, step))
-    found = FoundCheckpoint(
-        trial=trial,
-        attempt=attempt,
-        step=step,
-        params=view.params(trial),
-        value=float(reports.objective[row]),
-        constraints={},
-        violation=math.nan,
-        checkpoint=None if kept is None else kept.folder,
-        total_steps=view.attempt(trial, attempt).total_steps,
-        kept=kept,
-    )
-    return found, "unchecked"
+    step, value = int(reports.step[row]), float(reports.objective[row])
+    return _found(view, row, step, value, {}, math.nan), "unchecked"
 
 
 def unchecked_losses(view: StudyView) -> Array:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from acetune.core.errors import BrokenModelError, ReportError
 from acetune.core.formatting import number
@@ -49,6 +49,14 @@ class Confirmation:
         return max(found.value - half, min(low, found.value)), min(
             found.value + half, max(high, found.value)
         )
+
+
+Place: TypeAlias = tuple[int, int, int]  # trial, attempt and step of a checkpoint
+
+
+def latest_uses(uses: Sequence[Mapping[str, Any]]) -> dict[Place, Mapping[str, Any]]:
+    """The latest use of the confirmation data on each checkpoint, in the order of the first."""
+    return {(use["trial"], use["attempt"], use["step"]): use for use in uses}
 
 
 def broken_on_fresh(goals: Goals, values: Mapping[str, Estimate]) -> list[Constraint]:
@@ -143,6 +151,20 @@ class FoundCheckpoint:
             f"next best is trial {other.trial} step {other.step} with {number(other.value)}: "
             "result.best.next_best.load()"
         )
+
+
+def place_of(found: FoundCheckpoint) -> Place:
+    """Where a checkpoint is."""
+    return found.trial, found.attempt, found.step
+
+
+def broken_limits(goals: Goals, found: FoundCheckpoint) -> list[Constraint]:
+    """The constraints whose limit the measurements of the search break, margin included."""
+    return [
+        limit
+        for limit in goals.constraints
+        if limit.name in found.constraints and not limit.holds(found.constraints[limit.name])
+    ]
 
 
 @dataclass(frozen=True, slots=True)

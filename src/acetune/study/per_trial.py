@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from acetune.study.best_checkpoints import checked_rows, checkpoint, losses
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.report_arrays import INVALID, STEP, UNCHECKED, VALID, Array
-from acetune.study.view import StudyView, TrialRow
+from acetune.study.view import StudyView
 
 NOT_REPORTED = -1
 """The stratum of a trial that has reported nothing."""
@@ -32,11 +31,6 @@ class Trials:
         # NumPy is ten times as fast at these sums where nothing has to be converted
         self._trial = view.reports.trial.astype(np.intp)
         self._latest = view.is_latest
-
-    @property
-    def rows(self) -> Sequence[TrialRow]:
-        """The latest attempt of each."""
-        return self.view.trials
 
     # -- columns ---------------------------------------------------------------------------------
 
@@ -70,20 +64,20 @@ class Trials:
     def best_loss(self) -> Array:
         """The best objective with its sign such that smaller is better, infinite without one."""
         reports, objective, latest = self.view.reports, self.view.goals.objective, self._latest
-        return self._least(latest, losses(objective, reports.objective[latest]))
+        return self.least(latest, losses(objective, reports.objective[latest]))
 
     @property
     def best_valid_loss(self) -> Array:
         """The same of what was found valid."""
         reports, objective = self.view.reports, self.view.goals.objective
         valid = reports.stratum == VALID
-        return self._least(valid, losses(objective, reports.checked_objective[valid]))
+        return self.least(valid, losses(objective, reports.checked_objective[valid]))
 
     @property
     def least_violation(self) -> Array:
         """Infinite where all checks failed, and where there was none."""
         tried = self.view.reports.stratum != UNCHECKED
-        return self._least(tried, self.view.reports.violation[tried])
+        return self.least(tried, self.view.reports.violation[tried])
 
     @property
     def training_s(self) -> Array:
@@ -114,7 +108,7 @@ class Trials:
         times = found[self.numbers].tolist()
         return [
             row.started if time == -math.inf else time
-            for row, time in zip(self.rows, times, strict=True)
+            for row, time in zip(self.view.trials, times, strict=True)
         ]
 
     def _count(self, which: Array) -> Array:
@@ -123,7 +117,8 @@ class Trials:
     def _sum(self, trial: Array, values: Array) -> Array:
         return np.bincount(trial, np.nan_to_num(values), minlength=self._size)[self.numbers]
 
-    def _least(self, which: Array, values: Array) -> Array:
+    def least(self, which: Array, values: Array) -> Array:
+        """The least of some values of each trial, infinite without one: those of these reports."""
         least = np.full(self._size, math.inf)
         np.minimum.at(least, self._trial[which], values)
         return least[self.numbers]

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from acetune.core.goals import Constraint, Estimate, Goals
-from acetune.study.answer import latest_uses, read_ranges, with_confirmation
+from acetune.study.answer import read_ranges, with_confirmation
 from acetune.study.best_checkpoints import checkpoint, losses, unchecked_better, usable
-from acetune.study.findings import FoundCheckpoint, broken_on_fresh, judge_fresh
+from acetune.study.findings import FoundCheckpoint, broken_on_fresh, judge_fresh, latest_uses
 from acetune.study.report_arrays import UNCHECKED, Array
 from acetune.study.view import StudyView
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,7 +40,6 @@ _REPORT_TYPES = {
     "snapshot_cost_s": "f8",
     "time": "f8",
 }
-_RANKS = np.dtype([("rank", "i8"), ("of", "i8")])
 _CHECK_TYPES = {
     "seq": "i8",
     "constraint": "i2",
@@ -58,7 +56,8 @@ class Reports:
 
     ``objective`` is NaN where it was; ``checked_step`` is 0 where nothing was checked;
     ``violation`` is NaN there and infinite where a check failed. ``kind``, ``stratum`` and
-    ``decision`` hold the numbers named in this module. Nobody writes to the columns.
+    ``decision`` hold the numbers named in this module. Ranks are not here. Nobody writes to the
+    columns.
     """
 
     seq: Array
@@ -75,24 +74,9 @@ class Reports:
     primary_cost_s: Array
     snapshot_cost_s: Array
     time: Array
-    _read_ranks: Callable[[int], Array] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.seq)
-
-    @property
-    def rank(self) -> Array:
-        """Place among the reports it was ranked with, 0 where it was not: read when asked for."""
-        return self._ranks["rank"]
-
-    @property
-    def of(self) -> Array:
-        """How many reports it was ranked with, itself included: read when asked for."""
-        return self._ranks["of"]
-
-    @cached_property
-    def _ranks(self) -> Array:
-        return self._read_ranks(int(self.seq[-1])) if len(self) else np.empty(0, _RANKS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +141,7 @@ class Growing:
 
 
 def no_reports() -> Growing:
-    """Columns for :class:`Reports`, without its ranks."""
+    """Columns for :class:`Reports`."""
     return Growing(_REPORT_TYPES)
 
 
@@ -167,12 +151,12 @@ def no_checks() -> Growing:
 
 
 def read_reports(db: sqlite3.Connection, after: int, last: int = LAST) -> dict[str, Array]:
-    """The reports with a ``seq`` larger than ``after``, up to ``last``, without their ranks."""
+    """The reports with a ``seq`` larger than ``after``, up to ``last``."""
     return columns_of(read_rows(db, after, last))
 
 
 def columns_of(rows: Rows) -> dict[str, Array]:
-    """Rows of the file as columns, without ranks."""
+    """Rows of the file as columns."""
     count, usual = len(rows.seq), rows.usual
     step, violation = usual["step"], usual["violation"]
     checked = ~np.isnan(violation)
@@ -210,12 +194,6 @@ def _numbers(written: Array, words: Sequence[str]) -> Array:
     if (found < 0).any():
         raise ValueError(f"{written[found.argmin()]!r} is none of {', '.join(words)}")
     return found
-
-
-def read_ranks(db: sqlite3.Connection, last: int) -> Array:
-    """``rank`` and ``of`` of the reports up to ``last``, 0 where they were not ranked."""
-    sql = "SELECT coalesce(rank, 0), coalesce(of, 0) FROM reports WHERE seq <= ? ORDER BY seq"
-    return np.fromiter(db.execute(sql, (last,)), dtype=_RANKS)
 
 
 def read_checks(db: sqlite3.Connection, after: int, constraints: Sequence[str]) -> dict[str, Array]:

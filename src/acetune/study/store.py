@@ -121,7 +121,8 @@ class Store:
         self._lock = lock
         self.notices: list[str] = []  # what has happened to the file, for the user to know
         self._wordings: dict[str, Wording] = {}  # what codes mean, once one was written
-        self._seq = self._one("SELECT coalesce(max(seq), 0) FROM reports")[0]
+        newest = connection.execute("SELECT coalesce(max(seq), 0) FROM reports").fetchone()
+        self._seq: int = newest[0]
 
     # -- opening ---------------------------------------------------------------------------------
 
@@ -147,11 +148,7 @@ class Store:
             db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             db.execute(f"PRAGMA user_version = {FORMAT}")
             db.executescript(SCHEMA)
-            names = list(study)
-            marks = ", ".join("?" * len(names))
-            db.execute(
-                f"INSERT INTO study ({', '.join(names)}) VALUES ({marks})", list(study.values())
-            )
+            _insert_study(db, study)
             db.commit()
             db.close()
             for leftover in ("-wal", "-shm", "-journal"):  # of a killed study that was deleted
@@ -349,7 +346,7 @@ class Store:
         for check in checks:
             check = check._replace(error=_writable(check.error))
             self._db.execute("INSERT INTO checks VALUES (?, ?, ?, ?, ?, ?)", (self._seq, *check))
-        return int(self._seq)
+        return self._seq
 
     def add_checkpoint(
         self,
@@ -433,11 +430,7 @@ class Store:
         for table in tables:
             self._db.execute(f"DELETE FROM {table['name']}")
         self._wordings = {}
-        names = list(study)
-        self._db.execute(
-            f"INSERT INTO study ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",
-            list(study.values()),
-        )
+        _insert_study(self._db, study)
         text = f"nothing was reported in {self.path.name} so far: the study is begun anew"
         self.notices.append(text)
 
@@ -547,14 +540,6 @@ class Store:
         ).fetchone()
         return found
 
-    def checkpoint(self, trial: int, attempt: int, step: int) -> Kept | None:
-        """The model that is kept of a checkpoint, or None."""
-        rows = self.kept(
-            "WHERE trial = ? AND attempt = ? AND step = ? AND kind = 'model'",
-            (trial, attempt, step),
-        )
-        return rows[0].kept if rows else None
-
     def kept(self, where: str = "", values: tuple[Any, ...] = ()) -> list[KeptRow]:
         """Models and resumable states, by trial, attempt and step.
 
@@ -609,11 +594,8 @@ class Store:
 
     def searched(self) -> float:
         """Seconds that all sessions have searched: what counts against the budget."""
-        return float(self._one("SELECT coalesce(sum(search_s), 0) FROM sessions")[0])
-
-    def _one(self, sql: str) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = self._db.execute(sql).fetchone()
-        return found
+        found = self._db.execute("SELECT coalesce(sum(search_s), 0.0) FROM sessions").fetchone()
+        return float(found[0])
 
 
 @contextlib.contextmanager
@@ -641,6 +623,11 @@ def reading(path: Path) -> Iterator[Store]:
     """A study file opened for reading."""
     with contextlib.closing(Store.read(path)) as store, store.understanding():
         yield store
+
+
+def _insert_study(db: sqlite3.Connection, study: Mapping[str, Any]) -> None:
+    marks = ", ".join("?" * len(study))
+    db.execute(f"INSERT INTO study ({', '.join(study)}) VALUES ({marks})", list(study.values()))
 
 
 def _writable(text: str | None) -> str | None:

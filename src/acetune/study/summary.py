@@ -11,26 +11,11 @@ from typing import TYPE_CHECKING
 from acetune.core.formatting import count, estimate, missing_words, number, parameters
 from acetune.core.goals import Constraint, Goals
 from acetune.core.reason import FAILED
+from acetune.study.findings import FoundCheckpoint, broken_limits
 from acetune.study.trust import after_failed_confirmation, no_recommendation, trust_in_best
 
 if TYPE_CHECKING:
-    from acetune.study.findings import FoundCheckpoint
     from acetune.study.result import StudyResult
-
-__all__ = [
-    "STATES",
-    "describe_checkpoint",
-    "duration",
-    "how_to_make",
-    "nothing_feasible",
-    "shown",
-    "size",
-    "step_of",
-    "summary_html",
-    "summary_rows",
-    "summary_text",
-    "trust_in_best",
-]
 
 STATES = ("running", "finished", "stopped", "failed", "interrupted", "rejected")
 _FAR = 0.5  # a violation, in limits: what misses by that much is no near miss
@@ -158,8 +143,8 @@ def nothing_feasible(result: StudyResult) -> str:
         )
     elif miss is not None and miss.violation >= _FAR:
         near = ", ".join(
-            f"{name} {number(miss.constraints[name].value, 4)} (limit {limit})"
-            for name, limit in _broken_limits(goals, miss)
+            f"{limit.name} {number(miss.constraints[limit.name].value, 4)} (limit {_limit(limit)})"
+            for limit in broken_limits(goals, miss)
         )
         text += f", and the nearest is far away, with {near}: is the limit right?"
     return text
@@ -168,15 +153,6 @@ def nothing_feasible(result: StudyResult) -> str:
 def _short(seconds: float) -> str:
     """A duration that is to be compared: whole seconds would be too coarse below ten."""
     return duration(seconds) if seconds >= 10 else f"{number(seconds, 2)} s"
-
-
-def _broken_limits(goals: Goals, found: FoundCheckpoint) -> list[tuple[str, str]]:
-    return [
-        (constraint.name, _limit(constraint))
-        for constraint in goals.constraints
-        if constraint.name in found.constraints
-        and not constraint.holds(found.constraints[constraint.name])
-    ]
 
 
 def _limit(constraint: Constraint) -> str:
@@ -231,8 +207,8 @@ def duration(seconds: float) -> str:
 def size(count: int) -> str:
     """Bytes as people say them."""
     number = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000 or unit == "GB":
+    for unit in ("B", "kB", "MB"):
+        if number < 1000:
             return f"{number:.3g} {unit}"
         number /= 1000
-    raise AssertionError("unreachable")
+    return f"{number:.3g} GB"

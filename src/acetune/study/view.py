@@ -27,7 +27,6 @@ from acetune.study.report_arrays import (
     no_checks,
     no_reports,
     read_checks,
-    read_ranks,
     read_reports,
 )
 from acetune.study.store import Store, understanding
@@ -327,12 +326,8 @@ class StudyView:
             )
 
     def _show_columns(self) -> None:
-        self.reports = Reports(**self._reports.columns(), _read_ranks=self._ranks)
+        self.reports = Reports(**self._reports.columns())
         self.checks = Checks(**self._checks.columns())
-
-    def _ranks(self, last_seq: int) -> Array:
-        with self._connected() as (_, db):
-            return read_ranks(db, last_seq)
 
     # -- the files -------------------------------------------------------------------------------
 

@@ -48,16 +48,13 @@ class NotingLink(Link):
         return load_model(self.models[step])
 
     def begin(self, total_steps: int | None, startup_s: float) -> Plan:
-        """See Link."""
         self.declared.append(total_steps)
         return Plan(1 if self.interval == 1 else total_steps, math.inf, math.inf)
 
     def declare(self, total_steps: int) -> None:
-        """See Link."""
         self.declared.append(total_steps)
 
     def fresh_gate(self, report: Report) -> float:
-        """See Link."""
         return math.inf
 
     def checking(self, constraint: str | None) -> None:
@@ -67,7 +64,6 @@ class NotingLink(Link):
         """See Link."""
 
     def report(self, report: Report) -> Reply:
-        """See Link."""
         self.reports.append(report)
         stop = report.step == self._stop_at
         ended = stop or report.step == self.declared[-1]
@@ -75,16 +71,13 @@ class NotingLink(Link):
         return Reply(Decision(action, "as it was told"), math.inf, math.inf, stop, ended)
 
     def finish(self, report: Report | None) -> None:
-        """See Link."""
         self.finished.append(report)
 
     def keep_model(self, step: int, model: object) -> None:
-        """See Link."""
         self.models[step] = self.folder / f"model-{step}"
         write_folder(self.models[step], lambda into: write_model(into, model), self.folder)
 
     def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
-        """See Link."""
         self.checkpoints[step] = self.folder / f"resume-{step}"
         write_folder(self.checkpoints[step], checkpoint_writer(source), self.folder)
 

@@ -168,6 +168,12 @@ def _again(run: Run, resumed_after: int = 0) -> Stopper:
     return stopper
 
 
+def _stopper(policy: Policy, mode: Literal["min", "max"] = "min") -> Stopper:
+    """One that has seen nothing, with one constraint."""
+    limit = Constraint("g", upper=0.5)
+    return Stopper(objective="loss", mode=mode, constraints=[limit], policy=policy)
+
+
 def state(stopper: Stopper) -> tuple[object, ...]:
     """What a study has come to."""
     history = stopper.history
@@ -258,9 +264,7 @@ def the_first_check_is_a_step_of_the_trial(policy: Policy) -> None:
 def what_is_due_can_be_checked(policy: Policy) -> None:
     """The reporting checkpoint, or the best one so far, of which a copy was asked for."""
     for total_steps in (None, LAST):
-        limit = Constraint("g", upper=0.5)
-        stopper = Stopper(objective="loss", mode="min", constraints=[limit], policy=policy)
-        trial = stopper.start("new", total_steps)
+        trial = _stopper(policy).start("new", total_steps)
         progress = trial.record.progress
         rng = random.Random(0)
         for step in range(1, LAST + 1):
@@ -333,9 +337,7 @@ def nobody_is_stopped_at_the_last_step(policy: Policy) -> None:
                 ended = run.stopper.history.trials[told.trial].state
                 require(not told.decision.stop, f"{told.trial!r} is stopped at its last step")
                 require(ended == "finished", f"{told.trial!r} is {ended} after its last step")
-    stopper = Stopper(
-        objective="loss", mode="min", constraints=[Constraint("g", upper=0.5)], policy=policy
-    )
+    stopper = _stopper(policy)
     for index in range(20):
         stopper.start(index, 10).observe(1, 0.1)
     trial = stopper.start("worst", 1)
@@ -384,9 +386,7 @@ def an_objective_that_is_not_finite_is_never_the_best(policy: Policy) -> None:
     modes: tuple[Literal["min", "max"], ...] = ("min", "max")
     for mode in modes:
         for value in (math.nan, math.inf, -math.inf):
-            stopper = Stopper(
-                objective="loss", mode=mode, constraints=[Constraint("g", upper=0.5)], policy=policy
-            )
+            stopper = _stopper(policy, mode)
             for name, reported in (("broken", value), ("fine", 0.5), ("broken too", value)):
                 stopper.start(name, 1).observe(1, reported, {"g": 0.0})
             best = stopper.best

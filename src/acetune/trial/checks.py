@@ -7,14 +7,15 @@ import inspect
 import os
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from acetune.core.errors import AcetuneError, ReportCallError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, as_measurement
+from acetune.core.say_once import SayOnce
+from acetune.trial.link import Report
 
 
 class Missing:
@@ -135,13 +136,6 @@ def place_of(error: Exception) -> str:
     return ""
 
 
-class Arguments(NamedTuple):
-    """What a check is called with."""
-
-    args: tuple[object, ...] = ()
-    kwargs: Mapping[str, object] = MappingProxyType({})
-
-
 class _Takes(NamedTuple):
     """How a check takes the model."""
 
@@ -153,7 +147,9 @@ class _Takes(NamedTuple):
 _NOT_AT_ALL = _Takes("not at all")
 
 
-def arguments_for(check: Callable[..., Any], name: str, model: object) -> Arguments:
+def arguments_for(
+    check: Callable[..., Any], name: str, model: object
+) -> tuple[tuple[object, ...], dict[str, object]]:
     """What the check is called with: the model, wherever one was reported and it can take one.
 
     A model that is required and missing is an error. So is one that was reported where nothing
@@ -166,7 +162,7 @@ def arguments_for(check: Callable[..., Any], name: str, model: object) -> Argume
                 f"the check of {name!r} takes a model, but none was reported; call "
                 "report(..., model=...)"
             )
-        return Arguments()
+        return (), {}
     if takes.way == "unclear":
         raise ReportCallError(
             f"the check of {name!r} has a default for its parameter {takes.parameter!r}: is that "
@@ -174,8 +170,8 @@ def arguments_for(check: Callable[..., Any], name: str, model: object) -> Argume
             "functools.partial(check, value), and leave a parameter without a default for the model"
         )
     if takes.way == "by name":
-        return Arguments(kwargs={"model": model})
-    return Arguments((model,)) if takes.way == "by position" else Arguments()
+        return (), {"model": model}
+    return (model,) if takes.way == "by position" else (), {}
 
 
 def takes_model(check: Callable[..., Any]) -> bool:
@@ -248,19 +244,19 @@ def _written_in_python(check: Callable[..., Any]) -> bool:
     return inspect.isfunction(found) or inspect.ismethod(found)
 
 
-def complaints(
-    goals: Goals, measured: Mapping[str, Estimate | FailedCheck] | None, where: str
-) -> Iterator[tuple[tuple[str, str], str]]:
-    """What is wrong with the checks of a report: what about, to say it once, and in words."""
-    for constraint in goals.constraints if measured else ():
-        name, found = constraint.name, (measured or {}).get(constraint.name)
-        if found is None:
-            continue
+def notice_bad_checks(goals: Goals, trial: object, report: Report, say: SayOnce) -> None:
+    """Say once what is wrong with the check of a constraint that came with a trial's report."""
+    for constraint in goals.constraints:
+        name, found = constraint.name, (report.measured or {}).get(constraint.name)
         if isinstance(found, FailedCheck):
-            text = f"the check of {name!r} failed in {where}: {found.error}; such a checkpoint "
-            yield ("failed", name), text + "counts as invalid"
-        elif constraint.margin_se and not found.stderr and found.value not in _WHOLE:
-            text = (
-                f"margin_se of {name!r} has no effect: its check gives no standard error; return "
+            say(
+                f"the check of {name!r} failed in trial {trial} at step {report.step}: "
+                f"{found.error}; such a checkpoint counts as invalid",
+                about=("failed", name),
             )
-            yield ("margin", name), text + "acetune.Estimate(value, stderr)"
+        elif found and constraint.margin_se and not found.stderr and found.value not in _WHOLE:
+            say(
+                f"margin_se of {name!r} has no effect: its check gives no standard error; return "
+                "acetune.Estimate(value, stderr)",
+                about=("margin", name),
+            )

@@ -99,7 +99,7 @@ class DeviceUse:
         gpus = [] if device in (None, CPU) else visible_gpus() or [physical_gpu(str(device))]
         self.own = [f"gpu-{name}" for name in gpus] or [CPU]
         self._devices: list[DeviceLocks] = []
-        self._inside = False
+        self.inside = False  # whether a measurement would wait for this trial
         self._reserved: set[frozenset[int] | str] = set()
         self._measured_on: set[str] = set()  # by checks of its own, or used meanwhile
         self._hardware_matters = False  # to a check that has come up
@@ -142,14 +142,14 @@ class DeviceUse:
         if before is not None and before is not self:
             before.leave()
         _here.use = weakref.ref(self)
-        if not self._inside:
-            self._inside = True
+        if not self.inside:
+            self.inside = True
             for device in self._devices:
                 device.enter()
 
     def leave(self) -> None:
         """Training pauses, or has ended: others may measure."""
-        self._inside = False
+        self.inside = False
         for device in self._devices:
             device.leave()
 
@@ -159,11 +159,6 @@ class DeviceUse:
             return None
         self._hardware_matters = False
         return _hardware_with(self._reserved)
-
-    @property
-    def inside(self) -> bool:
-        """Whether a measurement would wait for this trial."""
-        return self._inside
 
     def __enter__(self) -> Self:
         self.enter()

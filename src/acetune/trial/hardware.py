@@ -42,7 +42,7 @@ def synchronised_clock() -> float:
 def synchroniser() -> Callable[[], object]:
     """What waits for the GPU that PyTorch uses in this process; nothing where it uses none."""
     torch = _torch_on_gpu()
-    wait: Callable[[], object] = _nothing if torch is None else torch.cuda.synchronize
+    wait: Callable[[], object] = torch.cuda.synchronize if torch is not None else lambda: None
     return wait
 
 
@@ -126,7 +126,3 @@ def _torch_on_gpu() -> Any:
     # while torch itself is being imported it has no such part yet
     cuda = getattr(torch, "cuda", None)
     return torch if cuda is not None and cuda.is_initialized() else None
-
-
-def _nothing() -> None:
-    return None

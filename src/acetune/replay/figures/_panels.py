@@ -40,11 +40,6 @@ class Look(NamedTuple):
     dash: str
     symbol: str
 
-    def faint(self, alpha: float) -> str:
-        """Its colour, see-through."""
-        red, green, blue = (int(self.colour[i : i + 2], 16) for i in (1, 3, 5))
-        return f"rgba({red},{green},{blue},{alpha:g})"
-
 
 def looks(policies: Sequence[str]) -> dict[str, Look]:
     """A look a policy, by its place: the same list gives the same looks in every figure.

@@ -65,7 +65,6 @@ def critical_difference(
 
 
 def _subtitle(ranks: Ranks) -> str:
-    # by chi-square: Iman and Davenport's F is 0 as soon as a few rankings agree throughout
     p = f"= {ranks.friedman_p:.2g}" if ranks.friedman_p >= 1e-4 else "below 0.0001"
     apart = ranks.friedman_p < ranks.alpha and any(
         len(clique) < len(ranks.policies) for clique in ranks.cliques or ((),)

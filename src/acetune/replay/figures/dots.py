@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 import plotly.graph_objects as go
 
-from acetune.core.errors import GoalError
 from acetune.replay.figures._panels import Look, Panels, cell_titles, chosen, looks
 from acetune.replay.runs import Summary
 from acetune.replay.statistics import Interval, scipy_stats
@@ -21,8 +20,6 @@ def dots(
     *,
     objective: str = "objective",
     policies: Sequence[str] | None = None,
-    level: float = 0.95,
-    title: str = "Best feasible result at the end",
 ) -> go.Figure:
     """The mean over the runs that found something, with Student's interval, and who found nothing.
 
@@ -32,11 +29,11 @@ def dots(
     names = chosen(policies, (summary.policy for summary in found))
     cells = list(dict.fromkeys(summary.cell for summary in found if summary.policy in names))
     titles, shared = cell_titles(cells)
-    told = f"Mean and {100 * level:g} % interval; beside it the runs that found nothing feasible"
+    told = "Mean and 95 % interval; beside it the runs that found nothing feasible"
     label = int(16 + 7.2 * max(map(len, names)))
     panels = Panels(
         len(cells),
-        title=title,
+        title="Best feasible result at the end",
         subtitle=f"{shared}<br>{told}" if shared else told,
         heights=(_ROW * len(names) + 10,),
         left=label,
@@ -48,7 +45,7 @@ def dots(
     for panel, cell in enumerate(cells):
         panels.heading(panel, titles[panel])
         rows = [by_place.get((policy, cell)) for policy in names]
-        intervals = [mean_interval(row, level) if row else None for row in rows]
+        intervals = [mean_interval(row) if row else None for row in rows]
         _draw(panels, panel, names, rows, intervals, look)
         panels.y(
             panel,
@@ -63,19 +60,17 @@ def dots(
     return panels.build()
 
 
-def mean_interval(summary: Summary, level: float = 0.95) -> Interval | None:
-    """The mean of those that found something, with Student's interval; None if none did.
+def mean_interval(summary: Summary) -> Interval | None:
+    """The mean of those that found something, with Student's interval of 95 %; None if none did.
 
     A single run has no interval: its ends are NaN.
     """
-    if not 0 < level < 1:
-        raise GoalError(f"level must lie between 0 and 1, got {level}")
     if summary.mean is None:
         return None
     count = summary.runs - summary.failures
     if summary.sd is None or count < 2:
         return Interval(summary.mean, math.nan, math.nan)
-    t = float(scipy_stats().t.ppf((1 + level) / 2, count - 1))
+    t = float(scipy_stats().t.ppf(0.975, count - 1))
     reach = t * summary.sd / math.sqrt(count)
     return Interval(summary.mean, summary.mean - reach, summary.mean + reach)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from acetune.replay.figures._panels import Look, Panels, cell_titles, chosen, looks
 from acetune.replay.runs import Run
 from acetune.replay.statistics import Progress, best_over_time
-from acetune.report.palette import LINE
+from acetune.report.palette import LINE, faint
 
 Array = NDArray[Any]
 
@@ -26,7 +26,6 @@ def over_time(
     objective: str = "objective",
     policies: Sequence[str] | None = None,
     bands: bool | None = None,
-    title: str = "Best feasible result over time",
 ) -> go.Figure:
     """One line a policy, one panel a cell, and below it how many runs have found something.
 
@@ -41,7 +40,8 @@ def over_time(
     cells = list(dict.fromkeys(run.cell for run in found))
     titles, shared = cell_titles(cells)
     bands = len(names) <= _MOST_BANDS if bands is None else bands
-    panels = Panels(len(cells), title=title, subtitle=_subtitle(shared, bands), heights=(230, 44))
+    title, subtitle = "Best feasible result over time", _subtitle(shared, bands)
+    panels = Panels(len(cells), title=title, subtitle=subtitle, heights=(230, 44))
     look = looks(names)
     for panel, cell in enumerate(cells):
         of_cell = [run for run in found if run.cell == cell]
@@ -97,7 +97,7 @@ def _draw(
                 mode="lines",
                 line={"width": 0},
                 fill="toself",
-                fillcolor=look[policy].faint(0.13),
+                fillcolor=faint(look[policy].colour, 0.13),
                 legendgroup=policy,
                 hoverinfo="skip",
             )

@@ -22,6 +22,7 @@ from acetune.report.figures._figure_data import (
 from acetune.report.figures._look import AXIS, STRATA, Json, limit_line, note
 from acetune.report.figures._ranges import log_axis, window
 from acetune.report.figures._text import number, safe, short
+from acetune.study.per_trial import NOT_REPORTED
 from acetune.study.report_arrays import INVALID, STOP
 
 _MOST = 8  # trials, unless some were asked for
@@ -67,7 +68,7 @@ def curves(digest: FigureData, trials: list[int] | None = None) -> Drawing:
     return Drawing("curves", _TITLE, caption, alt, data, layout, table)
 
 
-def chosen_trials(digest: FigureData, most: int = _MOST) -> dict[int, str]:
+def chosen_trials(digest: FigureData) -> dict[int, str]:
     """Trials that tell something, by number, each with the word that says why it was chosen.
 
     The answer, or the best that fresh data rejected, the nearest miss, the trial with the best
@@ -77,7 +78,7 @@ def chosen_trials(digest: FigureData, most: int = _MOST) -> dict[int, str]:
     reports = digest.view.reports
 
     def take(trial: int, why: str) -> None:
-        if len(chosen) < most:
+        if len(chosen) < _MOST:
             chosen.setdefault(trial, why)
 
     if digest.answer is not None:
@@ -113,16 +114,16 @@ def _asked_for(digest: FigureData, trials: list[int]) -> dict[int, str]:
     """The trials that were named; they must be there."""
     for trial in trials:
         if trial not in digest.rows:
-            last = int(digest.numbers.max(initial=0))
+            last = max(digest.rows, default=0)
             raise StudyError(f"the study has no trial {trial!r}; it has trials 1 to {last}")
     return {trial: digest.rows[trial].state for trial in dict.fromkeys(trials)}
 
 
 def _with_reports(digest: FigureData, state: str | None = None) -> list[int]:
     """Trials in a state, or all, that have reported."""
-    seen = np.bincount(digest.trial, minlength=digest.size) > 0
-    rows = digest.view.trials
-    return [row.trial for row in rows if seen[row.trial] and state in (None, row.state)]
+    seen = digest.trials.stratum != NOT_REPORTED
+    rows = zip(digest.view.trials, seen.tolist(), strict=True)
+    return [row.trial for row, has_some in rows if has_some and state in (None, row.state)]
 
 
 def _holds_answer(digest: FigureData, curve: Curve) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from acetune.report.figures._look import AXIS, MIDDLE, Json, bar_marker, light, note
+from acetune.report.figures._look import AXIS, MIDDLE, Json, bar_marker, light, lying_bar, note
 from acetune.report.figures._text import plain, safe
 
 if TYPE_CHECKING:
@@ -130,18 +130,14 @@ def lying_bars(bars: Sequence[Bar]) -> tuple[list[Json], Json]:
     places = [-i for i in range(len(bars))]
     # a trace each: Plotly takes no list of colours where there are patterns
     traces = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "x": plain([bar.value]),
-            "y": [place],
-            "width": _BAR,
-            "text": [f"{bar.text} {bar.label}"],
-            "textposition": "none",
-            "marker": bar_marker(bar.colour, bar.pattern),
-            "hovertemplate": "%{text}<extra></extra>",
-            "showlegend": False,
-        }
+        lying_bar(
+            x=plain([bar.value]),
+            y=[place],
+            width=_BAR,
+            text=[f"{bar.text} {bar.label}"],
+            marker=bar_marker(bar.colour, bar.pattern),
+            showlegend=False,
+        )
         for bar, place in zip(bars, places, strict=True)
     ]
     layout = base_layout(_ROW * len(bars) + 16, barmode="overlay")

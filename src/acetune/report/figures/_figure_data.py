@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from acetune.core.goals import Constraint, Goals
 from acetune.study.answer import candidates_of, choose_answer
 from acetune.study.best_checkpoints import best_rows, better_misses, losses, valid_row
+from acetune.study.per_trial import Trials
 from acetune.study.report_arrays import INVALID, STEP, UNCHECKED, VALID
 
 if TYPE_CHECKING:
@@ -69,11 +69,6 @@ class FigureData:
     def loss(self) -> Floats:
         """The objective of each report, to be minimised; infinite where it is no number."""
         return losses(self.goals.objective, self.view.reports.objective)
-
-    @cached_property
-    def trial(self) -> Whole:
-        """The trial of each report, in the type that NumPy counts by."""
-        return self.view.reports.trial.astype(np.int64)
 
     @cached_property
     def is_step(self) -> Mask:
@@ -155,29 +150,13 @@ class FigureData:
         return {row.trial: row for row in self.view.trials}
 
     @cached_property
-    def numbers(self) -> Whole:
-        """The numbers of all trials."""
-        return np.array([row.trial for row in self.view.trials], np.int64)
-
-    def per_trial(self, values: Floats, rows: Whole | Mask) -> Floats:
-        """The least value of each trial, in the order of :attr:`numbers`; infinite without one.
-
-        The values belong to these rows of the reports.
-        """
-        least = np.full(self.size, math.inf)
-        np.minimum.at(least, self.trial[rows], values)
-        return least[self.numbers]
-
-    @cached_property
-    def size(self) -> int:
-        """How long an array that is indexed by trial must be."""
-        return 1 + max(int(self.numbers.max(initial=0)), int(self.trial.max(initial=0)))
+    def trials(self) -> Trials:
+        """What the reports of each trial come to."""
+        return Trials(self.view)
 
     def is_of(self, trials: Iterable[int]) -> Mask:
         """Which reports are of some trials."""
-        wanted = np.zeros(self.size, bool)
-        wanted[list(trials)] = True
-        return np.asarray(wanted[self.trial])
+        return np.isin(self.view.reports.trial, list(trials))
 
     # -- the answer ------------------------------------------------------------------------------
 

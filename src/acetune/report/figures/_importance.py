@@ -20,7 +20,7 @@ from acetune.core.formatting import count
 from acetune.report.figures import _look as look
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import FigureData, Floats, Whole
-from acetune.report.figures._look import Json, bar_marker, note, scatter
+from acetune.report.figures._look import Json, bar_marker, lying_bar, note, scatter
 from acetune.report.figures._text import plain, safe, short
 
 _TITLE = "Which parameters mattered"
@@ -38,7 +38,7 @@ def importance(digest: FigureData) -> Drawing:
     if not any(params):
         why = "No trials yet." if not params else "The trials have no parameters."
         return nothing("importance", _TITLE, why)
-    outcomes = {"objective": digest.per_trial(digest.loss[digest.current], digest.current)}
+    outcomes = {"objective": digest.trials.best_loss}
     if digest.constrained:
         violation = digest.view.reports.violation
         checked = np.flatnonzero(~np.isnan(violation))
@@ -46,7 +46,7 @@ def importance(digest: FigureData) -> Drawing:
         # a failed check is worse than any violation that was measured
         worst = float(np.max(violation, initial=0.0, where=np.isfinite(violation)))
         violation = np.where(np.isinf(violation), 2 * worst + 1, violation)
-        outcomes["feasibility"] = digest.per_trial(violation, checked)
+        outcomes["feasibility"] = digest.trials.least(checked, violation)
     parameters = columns(params)
     found = {name: effects(parameters, outcome) for name, outcome in outcomes.items()}
     if all(effect.share is None for its in found.values() for effect in its):
@@ -84,18 +84,14 @@ def _traces(
     colour, pattern, shift = looks
     places = [shift - i for i in range(len(its))]
     opacity = [1 if (effect.share or 0.0) > effect.chance else 0.4 for effect in its]
-    bars = {
-        "type": "bar",
-        "orientation": "h",
-        "name": name,
-        "x": plain([100 * (effect.share or 0.0) for effect in its], 3),
-        "y": places,
-        "width": _BAR,
-        "marker": bar_marker(colour, pattern, opacity=opacity),
-        "text": [f"{name}: {_percent(effect)}" for effect in its],
-        "textposition": "none",
-        "hovertemplate": "%{text}<extra></extra>",
-    }
+    bars = lying_bar(
+        name=name,
+        x=plain([100 * (effect.share or 0.0) for effect in its], 3),
+        y=places,
+        width=_BAR,
+        marker=bar_marker(colour, pattern, opacity=opacity),
+        text=[f"{name}: {_percent(effect)}" for effect in its],
+    )
     told = [i for i, effect in enumerate(its) if effect.share is not None]
     chance = scatter(
         "markers",

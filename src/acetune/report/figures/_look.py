@@ -21,6 +21,7 @@ NEUTRAL = "#7F7F7F"  # limits, thresholds
 #: by the number of the stratum, as in STRATA
 STRATUM_COLOURS = (UNCHECKED, INVALID, VALID)
 STRATUM_SYMBOLS = ("circle-open", "x", "circle")
+STRATUM_PATTERNS = (".", "/", "")
 
 AXIS: Json = {"automargin": True, "zeroline": False, "showline": True}
 NOTE: Json = {"showarrow": False, "font": {"size": 12}}
@@ -45,16 +46,16 @@ def limit_line(**ends: Any) -> Json:
     return {"type": "line", **ends, "line": {"color": NEUTRAL, "width": 1.5, "dash": "4px,3px"}}
 
 
+def lying_bar(**more: Any) -> Json:
+    """A trace of bars that lie; their ``text`` is seen when one points at them."""
+    hover = {"textposition": "none", "hovertemplate": "%{text}<extra></extra>"}
+    return {"type": "bar", "orientation": "h", **hover, **more}
+
+
 def bar_marker(colour: str, pattern: str, **more: Any) -> Json:
     """How a bar looks."""
     look = {"shape": pattern, "fillmode": "overlay", "size": 6}
     return {"color": colour, **more, "line": {"width": 0}, "pattern": look}
-
-
-def faint(colour: str, alpha: float) -> str:
-    """A colour, see-through."""
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{alpha:g})"
 
 
 def light(layout: Json, title: str) -> Json:

@@ -7,13 +7,18 @@ from collections import Counter
 from acetune.core.formatting import count
 from acetune.report.figures._drawing import Bar, Drawing, SmallTable, lying_bars, nothing
 from acetune.report.figures._figure_data import FigureData
-from acetune.report.figures._look import BEST_OF_ALL, NEUTRAL, STRATA, STRATUM_COLOURS
+from acetune.report.figures._look import (
+    BEST_OF_ALL,
+    NEUTRAL,
+    STRATA,
+    STRATUM_COLOURS,
+    STRATUM_PATTERNS,
+)
 from acetune.report.figures._text import safe, short
 from acetune.study.result import count_reasons
 
 _MOST = 8
 _TITLE = "Why trials ended"
-_PATTERNS = {"unchecked": ".", "invalid": "/", "valid": ""}
 
 
 def reasons(digest: FigureData) -> Drawing:
@@ -63,7 +68,7 @@ def _word(state: str) -> str:
 
 def _look(state: str, stratum: str) -> tuple[str, str]:
     """The colour of the stratum that a reason speaks of, else by state."""
-    if state == "stopped" and stratum in _PATTERNS:
-        colours = dict(zip(map(str, STRATA), STRATUM_COLOURS, strict=True))
-        return colours[stratum], _PATTERNS[stratum]
+    if state == "stopped" and stratum in STRATA:
+        which = STRATA.index(stratum)
+        return STRATUM_COLOURS[which], STRATUM_PATTERNS[which]
     return (BEST_OF_ALL if state in ("finished", "stopped") else NEUTRAL), ""

@@ -10,12 +10,11 @@ from acetune.core.errors import GoalError
 from acetune.core.formatting import count
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import FigureData, Floats
-from acetune.report.figures._look import STRATA, STRATUM_COLOURS, Json, bar_marker
+from acetune.report.figures._look import STRATA, STRATUM_COLOURS, STRATUM_PATTERNS, Json, bar_marker
 from acetune.report.figures._text import plain, time_unit
 from acetune.study.report_arrays import INVALID, UNCHECKED, VALID
 
 _BINS = 40
-_PATTERNS = {VALID: "", INVALID: "/", UNCHECKED: "."}
 
 
 def strata(digest: FigureData, by: Literal["time", "step"] = "time") -> Drawing:
@@ -55,7 +54,7 @@ def strata(digest: FigureData, by: Literal["time", "step"] = "time") -> Drawing:
                 "x": plain((edges[:-1] + edges[1:]) / 2),
                 "y": counts[:, stratum].tolist(),
                 "width": float(f"{0.92 * width:.5g}"),
-                "marker": bar_marker(STRATUM_COLOURS[stratum], _PATTERNS[stratum]),
+                "marker": bar_marker(STRATUM_COLOURS[stratum], STRATUM_PATTERNS[stratum]),
                 "hovertemplate": f"%{{y:,}} {STRATA[stratum]}<extra></extra>",
             }
         )

@@ -30,21 +30,18 @@ class Saved(NamedTuple):
 
 def saved_by_stopping(digest: FigureData) -> Saved:
     """Estimate what stopping saved."""
-    reports, size = digest.view.reports, digest.size
-    trial = digest.trial[digest.current]
-    cost = np.bincount(trial, np.nan_to_num(reports.primary_cost_s[digest.current]), size)
-    last = np.zeros(size, np.int64)
-    np.maximum.at(last, trial, reports.step[digest.current].astype(np.int64))
+    reports = digest.view.reports
+    spent, size = np.nan_to_num(reports.primary_cost_s), 1 + max(digest.rows, default=0)
+    cost = np.bincount(reports.trial[digest.current], spent[digest.current], size)
     saved, estimated, unknown = 0.0, 0, 0
-    for row in digest.view.trials:
+    for row, last in zip(digest.view.trials, digest.trials.last_step.tolist(), strict=True):
         if row.state != "stopped":
             continue
-        steps = int(last[row.trial]) - row.resumed_from
+        steps = last - row.resumed_from
         if row.total_steps is None or steps <= 0 or not cost[row.trial] > 0:
             unknown += 1
             continue
-        left = max(0, row.total_steps - int(last[row.trial]))
-        saved += left * float(cost[row.trial]) / steps
+        saved += max(0, row.total_steps - last) * float(cost[row.trial]) / steps
         estimated += 1
     return Saved(saved, estimated, unknown)
 

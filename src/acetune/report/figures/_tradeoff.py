@@ -19,9 +19,10 @@ from acetune.report.figures._figure_data import (
     spread,
     thinned,
 )
-from acetune.report.figures._look import AXIS, Json, faint, limit_line, note
+from acetune.report.figures._look import AXIS, Json, limit_line, note
 from acetune.report.figures._ranges import Window, window
 from acetune.report.figures._text import number, plain, plain_near, safe, short
+from acetune.report.palette import faint
 from acetune.study.qualifying import sign_of
 from acetune.study.report_arrays import INVALID, VALID
 

@@ -105,33 +105,24 @@ class Gathered:
             trials.best_loss.tolist(),
             strict=True,
         )
-        return [
-            ExportedTrial._make(
-                [
-                    row,
-                    sum(attempt.startup_cost_s or 0.0 for attempt in view.attempts(row.trial)),
-                    *its,
-                    self._judged(trials.best_valid(row.trial)),
-                    trials.nearest_miss(row.trial),
-                    errors.get(row.trial, {}),
-                ]
-            )
-            for row, its in zip(view.trials, numbers, strict=True)
-        ]
+        found = []
+        for row, its in zip(view.trials, numbers, strict=True):
+            startup_s = sum(attempt.startup_cost_s or 0.0 for attempt in view.attempts(row.trial))
+            best, miss = trials.best_valid(row.trial), trials.nearest_miss(row.trial)
+            judged = best and with_confirmation(best, view.confirmations)
+            failed = errors.get(row.trial, {})
+            found.append(ExportedTrial._make([row, startup_s, *its, judged, miss, failed]))
+        return found
 
     def curve(self, trial: int) -> dict[int, float]:
         """The objective at each step of a trial."""
         reports, rows = self._view.reports, self._trials.curve(trial)
         return dict(zip(reports.step[rows].tolist(), reports.objective[rows].tolist(), strict=True))
 
-    def _judged(self, found: FoundCheckpoint | None) -> FoundCheckpoint | None:
-        return found and with_confirmation(found, self._view.confirmations)
-
     def _errors(self) -> dict[int, dict[str, str]]:
         """What failed checks of the checkpoints that count said, by trial and constraint."""
-        trial_of: dict[int, int] = {}
-        for trial, row in self._trials.failed_rows.items():
-            trial_of[int(self._view.reports.seq[row])] = trial
+        seq = self._view.reports.seq
+        trial_of = {int(seq[row]): trial for trial, row in self._trials.failed_rows.items()}
         found: dict[int, dict[str, str]] = {}
         with self._view.open() as store:
             for check in store.checks_at(list(trial_of)):

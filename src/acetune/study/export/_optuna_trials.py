@@ -33,6 +33,7 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from acetune.core.goals import Estimate, FailedCheck, Goals
+from acetune.core.numbers import is_number
 from acetune.searchers.optuna_samplers import amounts, distributions
 from acetune.searchers.space import Choice, Dimension, Float, Integer, Space
 from acetune.study.export._gathered import ExportedTrial, Gathered
@@ -201,7 +202,7 @@ def _distribution(dimension: Dimension | None, values: list[Any]) -> BaseDistrib
     inside = dimension is not None and all(dimension.contains(value) for value in values)
     if dimension is not None and inside and not _mistakable(options):
         return distributions(Space({"it": dimension}))["it"]
-    if all(_is_finite_number(value) for value in values):
+    if all(map(is_number, values)):
         bounds = [] if isinstance(dimension, Choice | None) else [dimension.low, dimension.high]
         low, high = min([*values, *bounds]), max([*values, *bounds])
         log = isinstance(dimension, Float | Integer) and dimension.log and low > 0
@@ -225,9 +226,3 @@ def _mistakable(options: list[Any]) -> bool:
     return any(
         a == b and type(a) is not type(b) for i, a in enumerate(options) for b in options[:i]
     )
-
-
-def _is_finite_number(value: object) -> bool:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return False
-    return math.isfinite(value)

@@ -6,7 +6,7 @@ import csv
 import json
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import partial
@@ -63,15 +63,7 @@ def to_parquet(
 ) -> list[Path]:
     """Write a study as Parquet; returns the files. Needs pyarrow: ``acetune[replay]``.
 
-    Parameters
-    ----------
-    study:
-        The study file; the study may be running.
-    output:
-        A name that ends in ``.parquet``: the trials, one row each. Any other: a folder with
-        ``trials.parquet``, ``reports.parquet`` and ``checks.parquet``.
-    force:
-        Overwrite these files where they exist.
+    Parameters as for :func:`to_csv`, with the ending ``.parquet`` and without ``study.json``.
 
     The metadata of each schema has, under ``acetune``, the goals, the policy, the settings and the
     confirmations as JSON. A parameter whose values are of several types (and not all numbers) is
@@ -96,42 +88,19 @@ class Column(NamedTuple):
     of: Callable[[ExportedTrial], Any] = lambda trial: None  # what stands in it, in that of trials
 
 
-REPORTS = (
-    Column("seq", "integer"),
-    Column("trial", "integer"),
-    Column("attempt", "integer"),
-    Column("kind", "text"),
-    Column("step", "integer"),
-    Column("objective", "number"),
-    Column("checked_step", "integer"),
-    Column("checked_objective", "number"),
-    Column("violation", "number"),
-    Column("stratum", "text"),
-    Column("rank", "integer"),
-    Column("of", "integer"),
-    Column("decision", "text"),
-    Column("primary_cost_s", "number"),
-    Column("snapshot_cost_s", "number"),
-    Column("time", "time"),
-    Column("metrics", "text"),
-)
-CHECKS = (
-    Column("seq", "integer"),
-    Column("trial", "integer"),
-    Column("attempt", "integer"),
-    Column("step", "integer"),
-    Column("constraint", "text"),
-    Column("value", "number"),
-    Column("stderr", "number"),
-    Column("cost_s", "number"),
-    Column("error", "text"),
-)
+_INTEGERS = ("seq", "trial", "attempt", "step", "checked_step", "rank", "of")
+_TEXTS = ("kind", "stratum", "decision", "metrics", "constraint", "error")
 
 
-def check_rows(row: ReportRow, checks: Iterable[CheckRow]) -> Iterator[Row]:
-    """The rows of the checks made at a report; the step is that of the checkpoint checked."""
-    for check in checks:
-        yield (row.seq, row.trial, row.attempt, row.checked_step, *check)
+def _stored(name: str) -> Column:
+    """A column as the study file has it."""
+    if name == "time":
+        return Column(name, "time")
+    return Column(name, "integer" if name in _INTEGERS else "text" if name in _TEXTS else "number")
+
+
+REPORTS = [_stored(name) for name in ReportRow._fields]
+CHECKS = [_stored(name) for name in ("seq", "trial", "attempt", "step", *CheckRow._fields)]
 
 
 def trial_columns(gathered: Gathered) -> list[Column]:
@@ -175,12 +144,6 @@ def trial_columns(gathered: Gathered) -> list[Column]:
             _parameter(name, [t.row.params[name] for t in trials if name in t.row.params])
         )
     return columns
-
-
-def trial_rows(columns: list[Column], gathered: Gathered) -> Iterator[Row]:
-    """The rows of the table of trials."""
-    for trial in gathered.trials():
-        yield tuple(column.of(trial) for column in columns)
 
 
 def as_text(value: object) -> str:
@@ -246,10 +209,17 @@ def _write(
         with table(paths[1], REPORTS) as reports, table(paths[2], CHECKS) as checks:
             while some := list(islice(passing, _ROWS)):
                 reports.add([row for row, _ in some])
-                checks.add([check for row, found in some for check in check_rows(row, found)])
+                checks.add(
+                    [
+                        # the step is that of the checkpoint checked
+                        (row.seq, row.trial, row.attempt, row.checked_step, *check)
+                        for row, found in some
+                        for check in found
+                    ]
+                )
     columns = trial_columns(gathered)
     with table(paths[0], columns) as trials:
-        rows = trial_rows(columns, gathered)
+        rows = (tuple(column.of(trial) for column in columns) for trial in gathered.trials())
         while batch := list(islice(rows, _ROWS)):
             trials.add(batch)
 

@@ -1,8 +1,9 @@
-"""A worker process as the driver sees it: start, talk, notice its death, kill."""
+"""Workers as processes of this machine: start, talk, notice their death, kill."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from acetune.interprocess.child import Child
@@ -78,3 +79,41 @@ class WorkerProcess:
 def worker_variables(threads: int) -> dict[str, str]:
     """What is set in the environment of every worker, before it imports anything."""
     return {IN_WORKER: "1", **thread_variables(threads)}
+
+
+class LocalSite:
+    """Starts worker processes on this machine.
+
+    Parameters
+    ----------
+    code:
+        The user's code, pickled.
+    files:
+        Folder for what the workers write.
+    threads, devices:
+        How many threads for each, and the devices that are shared out.
+    """
+
+    bell = None
+
+    def __init__(self, code: bytes, files: Path, threads: int, devices: Sequence[str]) -> None:
+        self._files = files.resolve()
+        self._files.mkdir(parents=True, exist_ok=True)
+        # through a file: a large one would fill the pipe, and the driver wait for slow starters
+        self._code = self._files / "code.pkl"
+        self._code.unlink(missing_ok=True)  # were it a link, some other file would be overwritten
+        self._code.write_bytes(code)
+        self._threads, self._devices = threads, devices
+
+    def start(self, index: int) -> WorkerProcess:
+        """See Site."""
+        device = self._devices[index % len(self._devices)] if self._devices else None
+        setup = Setup(str(self._files), device, self._threads)
+        return WorkerProcess(setup, self._code, self._files / f"worker-{index}.log")
+
+    def look(self) -> tuple[()]:
+        """See Site."""
+        return ()
+
+    def close(self) -> None:
+        """See Site."""
