@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import acetune
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
 from acetune.core.measured_costs import Costs
+from acetune.core.measurements import to_json
 from acetune.core.trial_record import Progress
 from acetune.ray import AceSearch
 from acetune.ray._gate_board import Reader, Terms, View
@@ -73,6 +75,13 @@ bests = st.builds(
 )
 def test_a_message_comes_back_as_it_was(message: Message) -> None:
     assert decode(encode(message)) == message
+
+
+@given(attempts, reports)
+def test_measurements_are_written_as_everywhere(attempt: Attempt, report: Report) -> None:
+    measured = json.loads(encode(Message(attempt, report)))["report"][3]
+    known = report.measured
+    assert measured == (known and {name: to_json(found) for name, found in known.items()})
 
 
 @given(

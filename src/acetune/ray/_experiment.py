@@ -68,6 +68,8 @@ class Experiment:
         packages = ("acetune", "ray", "numpy")
         description = describe_study(goals, (), terms.policy, {}, settings, packages=packages)
         self.store: Store = open_study(path, description, folder)
+        for text in self.store.notices:
+            self._notice(text)
         self.coordinator = StudyCoordinator(self.store, stopper, terms.keep_models)
         try:
             with self.store.understanding():

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from acetune.core.goals import Estimate, FailedCheck
-from acetune.core.measurements import from_json
+from acetune.core.measurements import from_json, to_json
 from acetune.trial.link import Report
 
 REPORT = "ace/report"
@@ -101,7 +101,7 @@ def _report_out(report: Report | None) -> list[Any] | None:
         return None
     fields: list[Any] = list(report)
     if report.measured is not None:
-        fields[3] = {name: list(found) for name, found in report.measured.items()}
+        fields[3] = {name: to_json(found) for name, found in report.measured.items()}
     return fields
 
 

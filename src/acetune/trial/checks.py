@@ -65,6 +65,14 @@ class Constant:
         return self._value
 
 
+class Checked(NamedTuple):
+    """What the checks of a checkpoint gave, what they cost, and whether all limits hold."""
+
+    measured: dict[str, Estimate | FailedCheck]
+    costs: dict[str, float]
+    valid: bool
+
+
 def evaluate(
     goals: Goals,
     checks: Mapping[str, Callable[..., Any]],
@@ -75,7 +83,7 @@ def evaluate(
     measuring: Callable[[Callable[..., Any]], AbstractContextManager[object]] = nullcontext,
     best: bool = False,
     order: Sequence[str] | None = None,
-) -> tuple[dict[str, Estimate | FailedCheck], dict[str, float]]:
+) -> Checked:
     """Call the checks in the order declared. After one has failed the rest are not called.
 
     What ``measuring`` gives surrounds each call, outside of its time and timeout.
@@ -119,10 +127,10 @@ def evaluate(
     if best and hold:
         for constraint in goals.constraints:
             if getattr(checks[constraint.name], "measures_again", False):
-                holds = measure(constraint)
-                if order is not None and not holds:
+                hold = measure(constraint) and hold
+                if order is not None and not hold:
                     break
-    return measured, costs
+    return Checked(measured, costs, hold and len(measured) == len(constraints))
 
 
 def call_check(check: Callable[..., Any], name: str, model: object) -> Estimate | FailedCheck:
