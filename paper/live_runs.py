@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from acetune.core.errors import StudyFileError
 from acetune.replay.runs import Cell, Incumbent, Run
-from acetune.study.result import read_result
-from acetune.study.store import Store, reading
+from acetune.study.best_checkpoints import checkpoint, incumbents
+from acetune.study.findings import Ledger
+from acetune.study.report_arrays import AFTER, STEP
+from acetune.study.result import result_of
+from acetune.study.view import StudyView, viewing
 from paper.live_plan import LiveCase
 
 
@@ -98,22 +102,21 @@ def mean_costs(runs: Sequence[LiveRun]) -> tuple[float, float] | None:
 
 def read_run(path: Path, case: LiveCase) -> LiveRun:
     """What the study file of a case says."""
-    with reading(path) as store:
-        result = read_result(store)
-        settings = json.loads(result.info["settings"])
+    with viewing(path) as view:
+        result, settings = result_of(view), view.info["settings"]
         if (settings["searcher"], settings["seed"]) != (case.searcher, case.seed):
             raise StudyFileError(
                 f"{path} is a study with {settings['searcher']}, seed {settings['seed']}, "
                 "and not what its name says"
             )
         ledger, budget, workers = result.ledger, settings["time_budget_s"], settings["workers"]
-        limits = ", ".join(limit.describe() for limit in result.goals.constraints)
+        limits = ", ".join(limit.describe() for limit in view.goals.constraints)
         run = Run(
             case.policy,
             Cell("live", limits, None, budget, workers, case.searcher),
             case.seed,
-            result.goals.objective.mode,
-            _incumbents(store),
+            view.goals.objective.mode,
+            _incumbents(view),
             trials=sum(result.counts.values()),
             reports=ledger.reports,
             constraint_evaluations=ledger.checks,
@@ -123,59 +126,62 @@ def read_run(path: Path, case: LiveCase) -> LiveRun:
             time_s=ledger.wall_s,
         )
         best = result.best
+        searched_s = float(sum(session["search_s"] for session in view.sessions))
         return LiveRun(
             run,
             case.limit,
             None if best is None else best.constraints["eod"].value,
             result.counts,
-            store.searched(),
-            _worked_s(store),
+            searched_s,
+            _worked_s(view) or searched_s,
             ledger.startup_s,
-            _late_s(store),
-            _check_s(store),
-            json.loads(result.info["space"]),
-            _trained(store),
+            _late_s(view),
+            _check_s(ledger),
+            view.info["space"],
+            _trained(view),
         )
 
 
-def _incumbents(store: Store) -> tuple[Incumbent, ...]:
+def _incumbents(view: StudyView) -> tuple[Incumbent, ...]:
     """The best feasible checkpoint over wall-clock time."""
-    began = store.rows("SELECT min(started) AS began FROM sessions")[0]["began"]
-    found: list[Incumbent] = []
-    for row in store.rows(
-        "SELECT trial, checked_step, checked_objective, time FROM reports "
-        "WHERE stratum = 'valid' AND checked_objective BETWEEN -1e308 AND 1e308 ORDER BY seq"
-    ):
-        if not found or row["checked_objective"] > found[-1].value:
-            since, value = row["time"] - began, row["checked_objective"]
-            found.append(Incumbent(since, value, row["trial"], row["checked_step"]))
-    return tuple(found)
+    began, rows = _began(view), incumbents(view).tolist()
+    found = [(float(view.reports.time[row]), checkpoint(view, row)) for row in rows]
+    return tuple(Incumbent(time - began, one.value, one.trial, one.step) for time, one in found)
 
 
-def _worked_s(store: Store) -> float:
-    row = store.rows(
-        "SELECT (SELECT max(ended) FROM trials) - (SELECT min(started) FROM sessions) AS seconds"
-    )[0]
-    return float(row["seconds"] or store.searched())
+def _began(view: StudyView) -> float:
+    return float(min(session["started"] for session in view.sessions))
 
 
-def _late_s(store: Store) -> float:
-    row = store.rows(
-        "SELECT total(cost_s) AS seconds FROM checks JOIN reports USING (seq) WHERE kind = 'after'"
-    )[0]
-    return float(row["seconds"])
+def _worked_s(view: StudyView) -> float | None:
+    """Until the last trial ended; None where none has."""
+    attempts = [row for trial in view.trials for row in view.attempts(trial.trial)]
+    ended = max((row.ended for row in attempts if row.ended is not None), default=None)
+    return None if ended is None else ended - _began(view)
 
 
-def _check_s(store: Store) -> float | None:
+def _late_s(view: StudyView) -> float:
+    late = view.reports.kind[view.checks.row] == AFTER
+    return float(np.nansum(view.checks.cost_s[late]))
+
+
+def _check_s(ledger: Ledger) -> float | None:
     # without snapshots, which are counted as checks in the ledger: here they are no copies
-    mean: float | None = store.rows("SELECT avg(cost_s) AS mean FROM checks")[0]["mean"]
-    return mean
+    times = sum(one.checks for one in ledger.by_constraint.values())
+    seconds = math.fsum(one.seconds for one in ledger.by_constraint.values())
+    return seconds / times if times else None
 
 
-def _trained(store: Store) -> tuple[Trained, ...]:
-    rows = store.rows(
-        "SELECT t.params, count(*) AS steps, sum(r.primary_cost_s) AS seconds "
-        "FROM reports r JOIN trials t USING (trial, attempt) WHERE r.kind = 'step' "
-        "GROUP BY r.trial, r.attempt HAVING seconds > 0 ORDER BY r.trial, r.attempt"
+def _trained(view: StudyView) -> tuple[Trained, ...]:
+    reports = view.reports
+    steps = np.flatnonzero(reports.kind == STEP)
+    places = np.stack([reports.trial[steps], reports.attempt[steps]], axis=1)
+    attempts, which, counts = np.unique(places, axis=0, return_inverse=True, return_counts=True)
+    seconds = np.bincount(which.ravel(), np.nan_to_num(reports.primary_cost_s[steps]))
+    return tuple(
+        Trained(view.attempt(*attempt).params, count, spent)
+        for attempt, count, spent in zip(
+            attempts.tolist(), counts.tolist(), seconds.tolist(), strict=True
+        )
+        if spent > 0
     )
-    return tuple(Trained(json.loads(row["params"]), row["steps"], row["seconds"]) for row in rows)

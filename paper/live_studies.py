@@ -11,15 +11,16 @@ import contextlib
 import hashlib
 import json
 import re
-import sqlite3
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
 from acetune.core.reason import INTERRUPTED
+from acetune.study.connections import write_copy
 from acetune.study.package_versions import installed_versions
-from acetune.study.store import Store, reading
+from acetune.study.store import Store
+from acetune.study.view import StudyView, viewing
 from acetune.trial.artifacts import delete_inside
 from acetune.trial.hardware import available_cores, processor
 from paper.live_plan import LiveCase
@@ -106,14 +107,12 @@ class Studies:
     def keep(self, case: LiveCase) -> bool:
         """Put a study in its place if it has been run to its end; False if it was interrupted."""
         path, place = self._under_way(case), self.path(case)
-        with reading(path) as store:
-            if not _has_ended(store):
+        with viewing(path) as view:
+            if not _has_ended(view):
                 return False
         copied = place.with_name(place.name + "-copied")
         copied.unlink(missing_ok=True)
-        # one file, whatever the journal of the running study still holds
-        with contextlib.closing(sqlite3.connect(path)) as db:
-            db.execute("VACUUM INTO ?", (str(copied),))
+        write_copy(path, copied)  # one file, whatever the log of the running study still holds
         copied.rename(place)
         _delete(path)
         with contextlib.suppress(OSError):  # another one is under way
@@ -152,24 +151,23 @@ class Studies:
             raise AcetuneError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _has_ended(store: Store) -> bool:
+def _has_ended(view: StudyView) -> bool:
     """Whether the budget was spent and every late check made.
 
     A session notes its end before the late checks: should the user interrupt those, models that
     are better than the answer are left without one.
     """
-    sessions = store.rows("SELECT ended FROM sessions ORDER BY session")
-    if not sessions or sessions[-1]["ended"] in (None, INTERRUPTED.code):
+    if view.ended is None or view.ended.code == INTERRUPTED.code:
         return False
-    waiting = store.rows(
-        "SELECT count(*) AS n FROM checkpoints c WHERE kind = 'model' AND NOT EXISTS "
-        "(SELECT 1 FROM reports r WHERE r.trial = c.trial AND r.checked_step IS NOT NULL)"
-    )
-    return int(waiting[0]["n"]) == 0
+    checked = set(view.reports.trial[view.reports.checked_step > 0].tolist())
+    return all(trial in checked for trial, _, _ in view.models)
 
 
 def _delete(path: Path) -> None:
     """A study file with everything beside it."""
     for suffix in ("", "-wal", "-shm", "-lock", "-new"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
+    for kept in list(path.parent.iterdir()) if path.parent.is_dir() else ():
+        if kept.name.startswith(f"{path.name}.format-"):  # as an earlier version wrote it
+            kept.unlink()
     delete_inside(path.parent, path.with_name(path.name + ".files"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,10 @@ import pytest
 from hypothesis import settings
 
 from quick import SLOW_FOLDERS, TESTS, Guard, why_slow
+
+# A call of Ray's in a process without Ray is an error. Ray itself would join whatever cluster it
+# finds on this machine, or start one, and leave it running: only one_ray.py starts it here.
+os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
 
 GUARD = pytest.StashKey[Guard]()
 settings.register_profile("quick", max_examples=10, deadline=None, derandomize=True)

@@ -316,7 +316,15 @@ def read_result(store: Store) -> StudyResult:
         info=info,
         failed_check=FailureOfCheck(**failed[0]) if failed else None,
         finite_reports=sum(map(math.isfinite, objectives)),
+        due_at_every_step=_due_at_every_step(store),
     )
+
+
+def _due_at_every_step(store: Store) -> bool:
+    rows = store.rows(f"SELECT schedule FROM ({LATEST_ATTEMPTS}) WHERE schedule != ''")
+    codes = ("checked_every_step", "checked_every_step_by_cost",
+             "checked_every_step_as_length_unknown")  # fmt: skip
+    return bool(rows) and all(row["schedule"] in codes for row in rows)
 
 
 def in_words(store: Store, code: str, numbers: str, *, short: bool = False) -> str:

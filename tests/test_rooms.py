@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -49,6 +50,13 @@ def test_a_private_module_is_used_in_its_own_room_only_and_others_elsewhere() ->
             assert not elsewhere, f"{'/'.join(module)} is used in {elsewhere}"
         else:
             assert elsewhere, f"only {room} uses {'/'.join(module)}: call it _{name}"
+
+
+def test_studies_are_read_by_the_one_reader_elsewhere_too() -> None:
+    """Import-linter sees to it in the package; the experiments are beside it."""
+    for folder in ("paper", "benchmarks"):
+        for path in sorted((PACKAGE.parents[1] / folder).rglob("*.py")):
+            assert not re.search(r"\bsqlite3\b|SELECT ", path.read_text("utf-8")), path
 
 
 def test_no_two_modules_have_one_name() -> None:

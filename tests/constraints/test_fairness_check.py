@@ -253,6 +253,14 @@ class TestRawMargins:
         with pytest.warns(GoalWarning, match=r"outside 0 to 1 .* threshold=0\)") as caught:
             first, second = check(self.margins), check(self.margins)
         assert len(caught) == 1 and first == second
+        assert caught[0].filename == __file__  # where the check was called
+
+    def test_are_not_warned_of_again_by_a_copy(self) -> None:
+        check = FairnessCheck(ODDS, Y, SEX)
+        with pytest.warns(GoalWarning):
+            check(self.margins)
+        for by in (pickle, cloudpickle):
+            pickle.loads(by.dumps(check))(self.margins)
 
     def test_are_taken_with_a_threshold_of_their_own(self) -> None:
         FairnessCheck(ODDS, Y, SEX, threshold=0)(self.margins)

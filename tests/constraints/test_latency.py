@@ -309,7 +309,7 @@ def test_a_new_best_is_measured_again_and_the_second_time_counts() -> None:
     limits = (Constraint("ms", upper=2), Constraint("size", upper=2))
     goals = Goals(Objective("loss"), limits)
     checks = {"ms": check, "size": other}
-    measured, costs = evaluate(goals, checks, None, made.clock, lambda _: None, best=True)
+    measured, costs, _ = evaluate(goals, checks, None, made.clock, lambda _: None, best=True)
     assert measured == {"ms": Estimate(3.0), "size": Estimate(0.5)}
     assert costs == {"ms": 2.0, "size": 1.0}  # both times cost something
     assert not goals.judge(measured)[0]
@@ -320,7 +320,7 @@ def test_what_is_no_new_best_is_measured_once(values: tuple[float, ...], best: b
     made = Made([1.0])
     goals = Goals(Objective("loss"), (Constraint("ms", upper=2),))
     checks = {"ms": Noisy(made, *values)}
-    measured, costs = evaluate(goals, checks, None, made.clock, lambda _: None, best=best)
+    measured, costs, _ = evaluate(goals, checks, None, made.clock, lambda _: None, best=best)
     assert measured == {"ms": Estimate(values[0])} and costs == {"ms": 1.0}
 
 
@@ -351,7 +351,7 @@ def test_waiting_to_be_alone_is_no_cost_and_no_timeout_runs(
     trainer = threading.Thread(target=train)
     trainer.start()
     training.wait(60)
-    _, costs = evaluate(
+    _, costs, _ = evaluate(
         goals,
         {"ms": check},
         None,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 from ray import tune
 
 import acetune.ray
@@ -20,6 +20,7 @@ from constraints.test_latency_study import (
     timed,
     training,
 )
+from one_ray import one_ray
 from run.helpers import append_line, read_lines, rows, wait_for
 
 
@@ -52,12 +53,9 @@ def test_workers_and_trainables_of_ray_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # workers of Ray Tune import what the trainable uses
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent), prepend=os.pathsep)
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    ray.init(
-        "local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error"
-    )
-    try:
+    with one_ray(num_cpus=2):
         study = tmp_path / "study.db"
         measured, met = run(latency(), study, tmp_path, trials=2, engine="ray")
         assert measured >= 2 * STEPS * 11 and met == 0
@@ -78,5 +76,3 @@ def test_workers_and_trainables_of_ray_wait(
             measured, met = meetings(log)
             assert measured >= 2 * STEPS * 11 and met == 0
             assert len(rows(tmp_path / kind / "acetune.db", "SELECT * FROM hardware")) == 2
-    finally:
-        ray.shutdown()

@@ -207,7 +207,7 @@ def test_checks_are_called_up_to_the_first_violated(
         return value
 
     checks = {"a": lambda: check("a", a), "b": lambda: check("b", b)}
-    measured, costs = evaluate(GOALS, checks, None, lambda: 0.0, lambda name: None, order=order)
+    measured, costs, _ = evaluate(GOALS, checks, None, lambda: 0.0, lambda name: None, order=order)
     assert "".join(calls) == called
     assert "".join(measured) == found
     assert "".join(costs) == called
@@ -218,11 +218,11 @@ def test_values_that_are_given_are_never_left_out(given: float) -> None:
     """They cost nothing, and so come first."""
     calls: list[str] = []
     checks = {"a": Constant(given), "b": lambda: calls.append("b") or 20.0}
-    measured, _ = evaluate(GOALS, checks, None, lambda: 0.0, lambda name: None, order=("b", "a"))
+    measured, *_ = evaluate(GOALS, checks, None, lambda: 0.0, lambda name: None, order=("b", "a"))
     assert calls == (["b"] if given == 0.5 else [])
     assert "a" in measured
     both = {"a": Constant(given), "b": Constant(20.0)}
-    measured, _ = evaluate(GOALS, both, None, lambda: 0.0, lambda name: None, order=("b", "a"))
+    measured, *_ = evaluate(GOALS, both, None, lambda: 0.0, lambda name: None, order=("b", "a"))
     assert list(measured) == ["b", "a"]
 
 
@@ -237,7 +237,7 @@ def test_a_new_best_that_is_measured_again_ends_with_a_violation() -> None:
             return self.values.pop(0)
 
     checks = {"a": Noisy(0.5, 3.0), "b": Noisy(5.0, 6.0)}
-    measured, _ = evaluate(
+    measured, *_ = evaluate(
         GOALS, checks, None, lambda: 0.0, lambda name: None, best=True, order=("a", "b")
     )
     assert measured == {"a": Estimate(3.0), "b": Estimate(5.0)}

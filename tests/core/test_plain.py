@@ -42,7 +42,7 @@ def test_a_row_without_a_reason_or_standard_error_is_read() -> None:
 
 
 def test_strata_have_the_same_numbers_everywhere() -> None:
-    assert columns.STRATA == decision.STRATA
+    assert columns.STRATA is decision.STRATA
     for name in ("UNCHECKED", "INVALID", "VALID"):
-        assert getattr(columns, name) == getattr(decision, name)
+        assert getattr(columns, name) is getattr(decision, name)
         assert decision.STRATA[getattr(decision, name)] == name.lower()

@@ -444,6 +444,15 @@ def test_a_running_study_is_left_alone_and_a_broken_one_begun_anew(
     assert not studies.whole(case) and path.exists()
 
 
+def test_what_an_older_version_left_under_way_is_deleted_whole(tmp_path: Path) -> None:
+    studies, case = Studies(tmp_path / "s"), PLAN.cases()[0]
+    path = studies.begin(case)
+    path.parent.mkdir(parents=True)
+    shutil.copy(ROOT / "tests" / "study" / "data" / "format-1.db", path)
+    assert studies.begin(case) == path
+    assert not any(path.parent.iterdir())  # nor the copy that is made of an older format
+
+
 @pytest.mark.parametrize("what", ["interrupted", "killed", "late checks"])
 def test_a_study_that_was_cut_off_is_not_whole(finished: Path, tmp_path: Path, what: str) -> None:
     """The last one: Ctrl-C after the budget was spent, while models waited for their checks."""

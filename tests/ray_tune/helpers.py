@@ -62,7 +62,7 @@ def fit(
 
 
 def rows(folder: Path, query: str) -> list[dict[str, Any]]:
-    """A query to the study file of an experiment; reasons of trials are put into words."""
+    """A query to the study file of an experiment; reasons of trials are put into words too."""
     db = sqlite3.connect(folder / "experiment" / "acetune.db")
     db.row_factory = sqlite3.Row
     try:
@@ -72,7 +72,9 @@ def rows(folder: Path, query: str) -> list[dict[str, Any]]:
         db.close()
     for row in found:
         if row.get("reason") and "reason_numbers" in row:
-            row["reason"] = words[row["reason"]].format(**json.loads(row["reason_numbers"]))
+            numbers = row["numbers"] = json.loads(row["reason_numbers"])
+            row["code"] = row["reason"]
+            row["reason"] = words[row["reason"]].format(**numbers)
     return found
 
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 from hypothesis import given
 from hypothesis import strategies as st
 
 import acetune
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
 from acetune.core.measured_costs import Costs
+from acetune.core.measurements import to_json
 from acetune.core.trial_record import Progress
 from acetune.ray import AceSearch
 from acetune.ray._gate_board import Reader, Terms, View
 from acetune.ray._ray_link import RayLink, Saving
 from acetune.ray._result_format import REPORT, VIOLATION, Attempt, Best, Message, decode, encode
 from acetune.trial.link import Report
+from one_ray import one_ray
+from quick import TESTS
 
 numbers = st.floats(allow_nan=False)
 costs = st.none() | st.floats(0, 1e9)
@@ -57,11 +63,25 @@ bests = st.builds(
 
 @given(
     st.builds(
-        Message, attempts, st.none() | reports, st.none() | reports, st.none() | bests, st.text()
+        Message,
+        attempts,
+        st.none() | reports,
+        st.none() | reports,
+        st.none() | bests,
+        st.text(),
+        st.booleans(),
+        st.text(),
     )
 )
 def test_a_message_comes_back_as_it_was(message: Message) -> None:
     assert decode(encode(message)) == message
+
+
+@given(attempts, reports)
+def test_measurements_are_written_as_everywhere(attempt: Attempt, report: Report) -> None:
+    measured = json.loads(encode(Message(attempt, report)))["report"][3]
+    known = report.measured
+    assert measured == (known and {name: to_json(found) for name, found in known.items()})
 
 
 @given(
@@ -103,9 +123,9 @@ class Kept:
             self.saved.append(saving)
 
 
-@pytest.mark.usefixtures("local_ray")  # not any other that is running here
-def test_what_a_run_has_cost_goes_into_its_checkpoint() -> None:
+def test_what_a_run_has_cost_goes_into_its_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     """By these costs a restored trial says when its next check is due."""
+    monkeypatch.setattr("acetune.ray._gate_board.board_name", str)  # Ray would be asked for it
     goals = Goals(Objective("loss", "min"), (Constraint("g", upper=1.0),))
     terms = Terms(goals, acetune.ACE2(), 1, 1)
     view = View(Costs(), ((-1.0, "another trial"),), 0.0, 1.0)  # f*, so that nobody asks for it
@@ -161,3 +181,24 @@ def test_a_trial_that_was_valid_once_stays_so_for_the_search() -> None:
 def test_a_wrong_searcher_is_named() -> None:
     with pytest.raises(acetune.AcetuneError, match="unknown searcher 'tpee'"):
         AceSearch({"x": acetune.uniform(0, 1)}, "tpee")
+
+
+# -- the Ray of other tests ----------------------------------------------------------------------
+
+
+def test_a_ray_that_an_earlier_test_has_left_is_ended_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    up, done = [True], []
+    monkeypatch.setattr(ray, "is_initialized", lambda: bool(up))
+    monkeypatch.setattr(ray, "shutdown", lambda: (up.clear(), done.append("ended")))
+    monkeypatch.setattr(ray, "init", lambda address, **_: done.append(address))
+    with pytest.raises(ZeroDivisionError), one_ray():
+        1 / 0  # noqa: B018
+    assert done == ["ended", "local", "ended"]
+
+
+def test_tests_start_ray_in_one_place() -> None:
+    starting = re.compile(r"^ *ray\.init\(", re.MULTILINE)
+    files = [path.name for path in TESTS.rglob("*.py") if starting.search(path.read_text("utf-8"))]
+    assert sorted(files) == ["driver.py", "one_ray.py"]  # the first is a process of its own

@@ -390,6 +390,8 @@ def test_a_check_that_hangs_ends_its_trial(tmp_path: Path) -> None:
     assert (report["stratum"], report["violation"]) == ("invalid", math.inf)
     (check,) = rows(tmp_path, "SELECT * FROM checks")
     assert check["error"] == trial["reason"]
+    assert trial["code"] == "check_timeout"
+    assert trial["numbers"] == {"constraint": "eod", "timeout": 0.5}
 
 
 def test_a_trainable_that_fails_before_it_reports(tmp_path: Path) -> None:
@@ -401,6 +403,7 @@ def test_a_trainable_that_fails_before_it_reports(tmp_path: Path) -> None:
     trials = rows(tmp_path, TRIALS)
     assert [row["state"] for row in trials] == ["failed"] * 2
     assert "no such data" in trials[0]["reason"]
+    assert [row["code"] for row in trials] == ["raised"] * 2
 
 
 @pytest.mark.parametrize("searcher", ["blendsearch", "tpe"])

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from acetune.core.errors import StudyFileError
 from acetune.study import read_ahead as ahead_module
+from acetune.study._formats import FORMAT
 from acetune.study.read_ahead import ReadAhead
 from acetune.study.store import Store
 from acetune.study.view import StudyView
@@ -100,6 +102,26 @@ def test_numbers_with_gaps_are_found(study: Path) -> None:
         view = StudyView(study, ahead)
         assert ahead.take() is None
     require_same_as_file(view)
+
+
+def test_a_study_of_an_older_format_is_left_to_the_view(study: Path) -> None:
+    """Only a step to the format of now knows what its rows mean."""
+    db = sqlite3.connect(study)
+    db.execute(f"PRAGMA user_version = {FORMAT - 1}")
+    db.close()
+    with ReadAhead(study) as ahead:
+        assert ahead.last == 0 and ahead.take() is None
+
+
+@pytest.mark.parametrize("column", ["kind", "stratum", "decision"])
+@pytest.mark.parametrize("word", ["perhaps", "ünchecked", "valid and more than that"])
+def test_a_word_that_is_none_of_ours_is_a_damaged_file(study: Path, column: str, word: str) -> None:
+    db = sqlite3.connect(study)
+    db.execute(f"UPDATE reports SET {column} = ? WHERE seq = 700", (word,))
+    db.commit()
+    db.close()
+    with ReadAhead(study) as ahead, pytest.raises(StudyFileError, match="damaged"):
+        StudyView(study, ahead)
 
 
 def test_a_small_study_has_no_second_process(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 
 import acetune
 import plain_study
-from acetune import ACE, Constraint, Estimate
+from acetune import ACE, ACE2, Constraint, Estimate
 from acetune.cli.show import to_json
 from acetune.core.goals import Goals, Objective
 from acetune.core.reason import stated
@@ -207,6 +207,22 @@ def test_a_real_study(study: Path) -> None:
     numbers = {row["label"]: row["value"] for row in page["numbers"]}
     assert (numbers["trials"], numbers["reports"], numbers["checks"]) == ("3", "9", "9")
     assert numbers["time on checks"] == "20%" and numbers["confirmations"] == "2"
+
+
+def test_the_nearest_miss_is_told_whatever_a_limit_is_called(study: Path) -> None:
+    def train(trial: acetune.Trial) -> None:
+        trial.report(
+            trial.params["x"],
+            model=0,
+            constraints={"nearest": lambda model: 1.0, "g": lambda model: 2.5},
+            constraint_cost_s={"nearest": 9.0, "g": 0.1},
+        )
+
+    limits = [Constraint("nearest", upper=2), Constraint("g", upper=2)]
+    tune(train, study, xs=[3, 4, 5], policy=ACE2(spacing=0, patience=1), constraints=limits)
+    words = content(StudyView(study), figures=False)["answer"]["words"]
+    assert "nearest was measured of 1 of them, as another limit was broken first" in words
+    assert "Nearest came loss 3, nearest 1 (limit ≤ 2), g 2.5 (limit ≤ 2); trial 1" in words
 
 
 def test_when_fresh_data_breaks_a_limit_nothing_is_recommended(study: Path) -> None:

@@ -68,6 +68,8 @@ def test_page_and_terminal_say_the_same(stopped: StudyView) -> None:
         assert f"trial {trial.trial} {trial.state}: {trial.reason}" in detail["why"][:2]
         for line in detail["why"]:
             assert flat(line) in said
+        assert "parameters: " in said  # the page has a table of them
+        assert not [line for line in detail["why"] if line.startswith("parameters: ")]
         for row in detail["reports"]["rows"]:
             assert flat(" ".join(row)) in said
     states = {trial.state for trial in stopped.trials}
@@ -146,7 +148,7 @@ def test_when_a_check_was_due_with_ace2(
     interval: int, total: int | None, policy: dict[str, Any], when: str
 ) -> None:
     assert explained_plan(ACE2(**policy), total, interval, 3.0) == f"constraint: due {when}"
-    told = why_unchecked({"interval": interval, "total_steps": total}, True)
+    told = why_unchecked({"schedule": planned(ACE2(**policy), total, interval, 3.0)[-1]}, True)
     assert (told is None) == (interval == total)
 
 
@@ -162,7 +164,7 @@ def test_a_last_step_that_became_known_late_is_not_called_a_reason(study: Path) 
         store.set_plan(2, 1, *planned(ACE(), 10, 10, 500.0))
     store.close()
     view = StudyView(study)
-    late, usual = (trial_detail(view, trial)["why"][2] for trial in (1, 2))
+    late, usual = (trial_detail(view, trial)["why"][1] for trial in (1, 2))
     assert late == (
         "constraint: due at every step of 10 steps; its last step was not known yet when that was "
         "chosen"
@@ -173,10 +175,12 @@ def test_a_last_step_that_became_known_late_is_not_called_a_reason(study: Path) 
 
 
 def test_unchecked_reports_have_a_word_where_checks_were_due_along_the_way() -> None:
-    row = {"interval": 1, "total_steps": 64}
+    row = {"schedule": planned(ACE(), 64, 1, None)[-1]}
     assert str(why_unchecked(row, True)).startswith("unchecked: no check was due there, or")
     assert why_unchecked(row, False) is None
-    assert why_unchecked({"interval": 64, "total_steps": 64}, True) is None
+    for policy in (ACE(interval="end"), ASHA(constraints="after")):
+        assert why_unchecked({"schedule": planned(policy, 64, 64, None)[-1]}, True) is None
+    assert why_unchecked({"schedule": NO_REASON}, True) is None  # no constraints
 
 
 def test_long_trials_are_thinned_and_said_to_be(study: Path) -> None:

@@ -264,6 +264,13 @@ def test_progress_goes_down_the_stairs() -> None:
     assert "best feasible loss 4 found after 5.0 s of 12 s" in FIGURES["progress"](digest).alt
 
 
+def test_progress_knows_the_same_checkpoints_as_the_answer() -> None:
+    digest = digest_of(attempt((9, 1), (-1.5e308, 1), (4, 1)))  # too large to be an answer
+    lines = traces(FIGURES["progress"](digest))
+    assert digest.answer is not None and digest.answer.value == 4
+    assert lines["best feasible"]["x"] == [1, 3, 12]
+
+
 def test_progress_in_numbers_is_not_thinned() -> None:
     # better by one a second for 1000 seconds, with some that are invalid
     digest = digest_of(attempt(*[(2000.0 - i, 1.0 + 8 * (i % 3 == 0)) for i in range(1, 1001)]))

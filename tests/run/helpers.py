@@ -104,11 +104,12 @@ def rows(study: Path, sql: str, *values: Any) -> list[dict[str, Any]]:
 
 
 def trial_rows(study: Path) -> list[dict[str, Any]]:
-    """One row an attempt, with its reason in words."""
+    """One row an attempt, with its reason in words, as a code and as numbers."""
     words = {row["code"]: row["sentence"] for row in rows(study, "SELECT * FROM wordings")}
     found = rows(study, "SELECT * FROM trials ORDER BY trial, attempt")
     for row in found:
-        numbers = json.loads(row["reason_numbers"])
+        numbers = row["numbers"] = json.loads(row["reason_numbers"])
+        row["code"] = row["reason"]
         row["reason"] = words[row["reason"]].format(**numbers) if row["reason"] else ""
     return found
 

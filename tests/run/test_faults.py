@@ -243,6 +243,7 @@ def test_user_code_that_fails_fails_its_trial_with_a_message(study: Path) -> Non
     assert [row["state"] for row in found] == ["finished"] + ["failed"] * len(wrongs)
     for name, (_, message), row in zip(FAILURES, wrongs, found[1:], strict=True):
         assert re.search(message, row["reason"]), (name, row["reason"])
+        assert row["code"] == ("worker_lost" if "os._exit" in name else "raised"), name
         if "os._exit" not in name:
             assert row["traceback"].startswith("Traceback"), name
             assert row["traceback"] in log_of(study, row["trial"]), name
@@ -261,8 +262,20 @@ def test_all_trials_failing_end_the_study_with_the_traceback(study: Path) -> Non
         tune(train, study, xs=[0.0] * 9, max_failures=3, workers=2)
 
     assert "FileNotFoundError" in str(caught.value) and 'open("/no/such/file")' in str(caught.value)
+    ended = "an error: 3 trials failed one after another, so the study was ended"
+    assert acetune.load(study).ended == ended
     # what was still running is not said to run for ever
     assert sorted(states(study)) == ["failed", "failed", "failed", "interrupted"]
+
+
+def test_an_error_of_somebody_elses_is_why_the_session_ended(study: Path) -> None:
+    class Full(ACE2):
+        def decide(self, *arguments: Any) -> Any:
+            raise StudyError("there is no room; it was asked for by:\nsomebody")
+
+    with pytest.raises(StudyError, match="there is no room"):
+        tune(good, study, policy=Full())
+    assert acetune.load(study).ended == "an error: there is no room; it was asked for by:"
 
 
 def test_failures_that_are_not_in_a_row_do_not_end_the_study(study: Path) -> None:
@@ -310,7 +323,9 @@ def test_a_trial_that_hangs(study: Path) -> None:
     result = tune(bad_first(lambda trial: time.sleep(600)), study, xs=[0, 0], report_timeout_s=0.4)
 
     assert result.counts == {"failed": 1, "finished": 1}
-    assert trial_rows(study)[0]["reason"] == "no report for 0.4 s (report_timeout_s)"
+    failed = trial_rows(study)[0]
+    assert failed["reason"] == "no report for 0.4 s (report_timeout_s)"
+    assert (failed["code"], failed["numbers"]) == ("no_report", {"seconds": 0.4})
 
 
 @pytest.mark.parametrize("where", ["step", "end"])
@@ -337,6 +352,8 @@ def test_a_check_that_hangs(study: Path, where: str) -> None:
     reason = "the check of 'g' outran its timeout of 0.4 s"
     failed, good = trial_rows(study)
     assert (failed["state"], failed["reason"]) == ("failed", reason)
+    assert failed["code"] == "check_timeout"
+    assert failed["numbers"] == {"constraint": "g", "timeout": 0.4}
     assert good["state"] == "finished" and result.counts == {"failed": 1, "finished": 1}
     row = next(row for row in report_rows(study) if row["trial"] == 1 and row["checked_step"])
     assert row["kind"] == where

@@ -164,6 +164,7 @@ def send(*messages: object) -> Callable[[Trial], None]:
 def test_messages_that_make_no_sense(study: Path, bad: Callable[[Trial], object]) -> None:
     tune(training(bad), study, xs=[1, 2, 3, 4], constraints=[LIMIT])
     require_others_went_well(study, "makes no sense")
+    assert trial_rows(study)[1]["code"] == "worker_lost"
 
 
 @pytest.mark.parametrize(

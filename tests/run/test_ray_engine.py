@@ -22,6 +22,7 @@ from acetune.core.errors import GoalError, MissingExtraError, TrainingCodeError
 from acetune.run import _ray_workers as ray_site
 from acetune.run._ray_cluster import room
 from acetune.run._ray_workers import RaySite
+from one_ray import one_ray
 from replay import test_simulator_against_live as against_replay
 from run.helpers import (
     SPACE,
@@ -51,17 +52,8 @@ TABLE = [
 
 @pytest.fixture(scope="module", autouse=True)
 def _cluster() -> Iterator[None]:
-    ray.init(
-        "local",
-        num_cpus=2,
-        num_gpus=1,
-        resources={"licence": 1},
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="error",
-    )
-    yield
-    ray.shutdown()
+    with one_ray(num_cpus=2, num_gpus=1, resources={"licence": 1}):
+        yield
 
 
 def files_of(study: Path) -> Path:

@@ -22,6 +22,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 from acetune import ACE, ACE2, Constraint, Trial
+from one_ray import one_ray
 from run.helpers import (
     DRIVER,
     Events,
@@ -53,13 +54,14 @@ def cluster() -> Iterator[Cluster]:
         initialize_head=True,
         head_node_args={"num_cpus": 1, "include_dashboard": False},
     )
-    made.add_node(num_cpus=1)
-    made.add_node(num_cpus=1, resources={"doomed": 1})
-    ray.init(made.address, log_to_driver=False, logging_level="error")
-    made.wait_for_nodes()
-    yield made
-    ray.shutdown()
-    made.shutdown()
+    try:
+        made.add_node(num_cpus=1)
+        made.add_node(num_cpus=1, resources={"doomed": 1})
+        with one_ray(made.address):
+            made.wait_for_nodes()
+            yield made
+    finally:
+        made.shutdown()
 
 
 # -- workers -------------------------------------------------------------------------------------

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 import acetune
 import plain_study
 from acetune.core.goals import Estimate, Goals, goals_from_json, goals_to_json
+from acetune.study.best_checkpoints import incumbents
 from acetune.study.findings import judge_fresh
 from acetune.study.store import Store
+from acetune.study.view import StudyView
 from report.written import Written, goals_of, studies, write
 
 FRESH = st.lists(
@@ -87,6 +89,24 @@ def require_same_trials(frame: pandas.DataFrame, store: Store, goals: Goals) -> 
                 assert value == pytest.approx(wanted), name
             else:
                 assert value == wanted, name
+
+
+@given(studies())
+@settings(max_examples=40, deadline=None)
+def test_what_was_best_over_time_is_that_of_the_file(study: Written) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = write(study, Path(folder) / "study.db")
+        wanted: list[tuple[int, float]] = []
+        for row in store.rows(
+            "SELECT seq, checked_objective AS value FROM reports WHERE stratum = 'valid' "
+            "AND checked_objective BETWEEN -1e308 AND 1e308 ORDER BY seq"
+        ):
+            loss = study.goals.objective.loss(row["value"])
+            if not wanted or loss < wanted[-1][1]:
+                wanted.append((row["seq"], loss))
+        view = StudyView(Path(folder) / "study.db")
+        assert view.reports.seq[incumbents(view)].tolist() == [seq for seq, _ in wanted]
+        store.close()
 
 
 @given(goals_of())

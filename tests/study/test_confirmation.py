@@ -14,6 +14,7 @@ import pytest
 import acetune
 from acetune import ACE, Constraint, Estimate, StudyResult
 from acetune.core.goals import Goals, Objective
+from acetune.study.view import StudyView
 from report.written import Attempt, Written, write
 from run.helpers import Events, append_line, by_hand, g_of, read_lines, rows, tune
 
@@ -340,6 +341,8 @@ def test_metrics_of_a_use_are_in_the_file(study: Path) -> None:
 
     row = rows(study, "SELECT * FROM confirmations")[0]
     assert json.loads(row["metrics"]) == {"loss": [2.0, 0.0], "g": [1.5, 0.25]}
+    (use,) = StudyView(study).confirmations
+    assert use["metrics"]["g"].stderr == 0.25  # decoded, once for all readers
 
 
 # -- the names in the answer ---------------------------------------------------------------------

@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 
 import acetune
-from acetune import Constraint, Estimate, StudyCallback, Trial
+from acetune import Constraint, Estimate, Stopper, StudyCallback, Trial
+from acetune.core.reason import Reason, stated
+from acetune.study._journal import Journal
+from acetune.study.coordinator import Coordinator
 from acetune.study.store import Store
+from acetune.study.study_trial import StudyTrial
 from acetune.trial.hardware import physical_gpu
 
 FREE = Constraint("g", upper=1, check=lambda model: 0.0)
@@ -103,6 +107,24 @@ def test_a_checkpoint_reported_twice_is_still_there_for_the_next_attempt(study: 
                 raise RuntimeError("once")
 
     assert tune(train, study, max_trials=1, retries=1).counts == {"finished": 1}
+
+
+def test_a_rejected_configuration_goes_through_the_journal() -> None:
+    told: list[tuple[object, ...]] = []
+
+    class Noting(Journal):
+        def added(self, trial: StudyTrial) -> None:
+            told.append((trial.number, trial.params))
+
+        def ended(
+            self, trial: StudyTrial, state: str, reason: Reason, traceback: str | None = None
+        ) -> None:
+            told.append((trial.number, state, str(reason)))
+
+    coordinator = Coordinator(Stopper(objective="loss", mode="min"), Noting())
+    assert coordinator.reject({"x": 1}, stated("rejected", "too large")) == 1
+    assert told == [(1, {"x": 1}), (1, "rejected", "too large")]
+    assert coordinator.rejected == 1 and coordinator.next_number() == 2 and not coordinator.trials
 
 
 def test_confirmation_does_not_eat_the_budget(study: Path) -> None:

@@ -1,15 +1,24 @@
-"""A measurement is judged once in the process that makes it, and once where it is decided on."""
+"""A measurement is judged once, where it is decided on.
+
+The process that makes it knows from calling the checks, one by one, whether their limits hold.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+import optuna
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import acetune.optuna
 from acetune import ACE, ACE2, Constraint
-from acetune.core.goals import Estimate, FailedCheck, Goals
+from acetune.core.goals import Estimate, FailedCheck, Goals, Objective
+from acetune.optuna import AcePruner
 from acetune.policies import Policy
 from acetune.policies.stopper import Stopper
 from acetune.replay.curve_table import TableConstraint
@@ -17,6 +26,7 @@ from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import describe_study
 from acetune.study.store import Store
 from acetune.testing._noting_link import make_trial
+from acetune.trial.checks import evaluate
 from acetune.trial.link import Report
 from replay.watching import EOD, curve, replay, table_of
 
@@ -96,8 +106,64 @@ def test_in_the_process_of_the_trial(
     for step in trial.steps(4):
         trial.report(float(step), model=float(step), snapshot=float)
     trial.close()
-    assert len(judged) == (4 if interval == 1 else 1)
-    assert len(link.models) == 1  # by the same verdict
+    assert judged == []
+    assert len(link.models) == 1  # by what the checks gave
+
+
+NUMBERS = st.sampled_from([0.0, 1.0, 2.0, math.nan])
+
+
+@given(
+    st.lists(st.lists(NUMBERS, min_size=1, max_size=2), min_size=1, max_size=3),
+    st.booleans(),
+    st.booleans(),
+)
+def test_what_the_checks_gave_is_what_a_judge_would_say(
+    given_values: list[list[float]], one_by_one: bool, best: bool
+) -> None:
+    goals = Goals(
+        Objective("auc", "max"),
+        tuple(Constraint(f"c{i}", upper=1.0) for i in range(len(given_values))),
+    )
+    names = [c.name for c in goals.constraints]
+    checks = {name: Again(values) for name, values in zip(names, given_values, strict=True)}
+    found = evaluate(
+        goals,
+        checks,
+        None,
+        lambda: 0.0,
+        lambda name: None,
+        best=best,
+        order=names[::-1] if one_by_one else None,
+    )
+    assert found.valid == goals.judge(found.measured)[0]
+
+
+class Again:
+    """A check that gives one value after the other, and asks to be measured again."""
+
+    measures_again = True
+
+    def __init__(self, values: list[float]) -> None:
+        self.values = iter([*values, values[-1]])
+
+    def __call__(self, model: object) -> float:
+        return next(self.values)
+
+
+def test_in_a_study_of_optuna(judged: list[object]) -> None:
+    """All of it is in one process here."""
+    pruner = AcePruner(constraints=[Constraint("g", upper=2.0)], policy=EVERY_STEP)
+    study = optuna.create_study(direction="minimize", pruner=pruner)
+
+    def objective(trial: optuna.Trial) -> float:
+        ace = acetune.optuna.trial(trial, 3)
+        for step in ace.steps():
+            ace.report(1 / step, constraints={"g": float(step)})
+        return ace.finish()
+
+    study.optimize(objective, n_trials=2)
+    assert len(judged) == 6
 
 
 @pytest.mark.parametrize("policy", ["ace:interval=1,gate=False,truncation=0", "none+after", "ace2"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -18,7 +19,8 @@ import pytest
 
 import acetune
 from acetune import ACE, Constraint, NoStopping, Stopper, Trial, export
-from acetune.core.errors import BrokenModelError, ReportError, StudyFileError
+from acetune.core.errors import BrokenModelError, ReportError, StudyChangedError, StudyFileError
+from acetune.policies.policy import checked_along
 from acetune.report._trials import trial_detail
 from acetune.report.html import write_report
 from acetune.run import _pipe_link as pipe_link
@@ -33,9 +35,7 @@ from acetune.trial import artifacts
 from acetune.trial.artifacts import Kept, kept_name, write_folder
 from run.helpers import Events, by_hand, g_of, rows, trial_rows, tune
 
-from .format_1 import LIMIT as LIMIT_1
-from .format_1 import POLICY as POLICY_1
-from .format_1 import train as train_1
+from . import kept_study
 
 EVERY_STEP = ACE(truncation=0, interval=1, gate=False)
 LIMIT = Constraint("g", upper=2, check=g_of)
@@ -462,62 +462,81 @@ def test_a_model_that_is_broken_before_its_check_after_the_run_fails_it(study: P
     assert "is empty" in result.failed_check.error
 
 
-# -- older formats -------------------------------------------------------------------------------
+# -- formats -------------------------------------------------------------------------------------
+
+
+def kept_of(number: int, folder: Path) -> Path:
+    name = f"format-{number}.db"
+    shutil.copytree(kept_study.DATA / f"{name}.files", folder / f"{name}.files")
+    return Path(shutil.copy(kept_study.DATA / name, folder))
+
+
+@pytest.fixture(params=range(1, FORMAT + 1))
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A study that a version of each format wrote: trial 3 has failed and can go on from step 2."""
+    return kept_of(request.param, tmp_path)
 
 
 @pytest.fixture(params=range(1, FORMAT))
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A study of an older format: trial 3 has failed and can go on from step 2."""
-    data, name = Path(__file__).parent / "data", f"format-{request.param}.db"
-    shutil.copytree(data / f"{name}.files", tmp_path / f"{name}.files")
-    return Path(shutil.copy(data / name, tmp_path))
+    """As ``kept``, of the older formats alone."""
+    return kept_of(request.param, tmp_path)
 
 
 def version(study: Path) -> int:
     return int(rows(study, "PRAGMA user_version")[0]["user_version"])
 
 
-def test_a_study_of_an_older_format_can_be_read(old: Path) -> None:
-    before, was = old.read_bytes(), version(old)
-    result = acetune.load(old)
+def test_a_kept_study_has_the_format_that_its_name_says(kept: Path) -> None:
+    assert kept.name == f"format-{version(kept)}.db"
+
+
+def test_a_study_of_each_format_can_be_read(kept: Path) -> None:
+    before, was = kept.read_bytes(), version(kept)
+    result = acetune.load(kept)
+    assert result.reasons == {"MemoryError: out of memory, say": 1}
+    assert result.trials["reason"][1] == "reached its last step"
     assert result.best is not None and (result.best.trial, result.best.step) == (2, 3)
     assert result.best.load() == {"x": 1.0, "step": 3, "g": 1}
     assert result.best.next_best is not None and result.best.next_best.trial in (1, 3)
-    words = [sys.executable, "-m", "acetune", "show", str(old)]
+    words = [sys.executable, "-m", "acetune", "show", str(kept)]
     wide = os.environ | {"COLUMNS": "500"}
     shown = subprocess.run(words, capture_output=True, text=True, check=True, env=wide)
     assert "model-0000003" in shown.stdout
-    write_report(old, old.with_name("page.html"))
-    assert version(old) == was and old.read_bytes() == before
+    write_report(kept, kept.with_name("page.html"))
+    assert version(kept) == was and kept.read_bytes() == before
 
-    empty_it(old.with_name(f"{old.name}.files") / kept_name(2, 1, 3, "model"))
+    empty_it(kept.with_name(f"{kept.name}.files") / kept_name(2, 1, 3, "model"))
     with pytest.raises(BrokenModelError, match="is empty"):
         result.best.load()
 
 
+def copies(old: Path) -> list[str]:
+    return sorted(path.name for path in old.parent.glob(f"{old.name}.format-*"))
+
+
 @pytest.mark.filterwarnings(f"ignore::{CodeChangedWarning.__module__}.CodeChangedWarning")
-def test_a_study_of_an_older_format_goes_on_in_the_new_one(old: Path) -> None:
-    result = acetune.tune(
-        train_1,
-        {"x": acetune.uniform(0, 9)},
-        objective="loss",
-        mode="min",
-        constraints=[LIMIT_1],
-        policy=POLICY_1,
-        max_trials=4,
-        searcher="random",
-        seed=0,
-        workers=1,
-        keep_models=9,
-        retries=1,
-        study=old,
-        progress=False,
-    )
-    assert result.counts == {"finished": 4} and version(old) == FORMAT
-    (*_, second, _) = trial_rows(old)
+def test_a_study_of_each_format_goes_on_in_the_new_one(kept: Path) -> None:
+    result = kept_study.run(kept, max_trials=4, retries=1)
+    assert result.counts == {"finished": 4} and version(kept) == FORMAT
+    (*_, second, _) = trial_rows(kept)
     assert (second["trial"], second["attempt"], second["resumed_from"]) == (3, 2, 2)
-    digests = {row["trial"]: row["digest"] for row in rows(old, "SELECT * FROM checkpoints")}
-    assert (digests[2] is None) == (old.name == "format-1.db") and digests[4] is not None
+    digests = {row["trial"]: row["digest"] for row in rows(kept, "SELECT * FROM checkpoints")}
+    assert (digests[2] is None) == (kept.name == "format-1.db") and digests[4] is not None
+    assert len(copies(kept)) == (kept.name != f"format-{FORMAT}.db")
+
+
+@pytest.mark.filterwarnings(f"ignore::{CodeChangedWarning.__module__}.CodeChangedWarning")
+def test_a_copy_of_an_older_format_is_kept(old: Path) -> None:
+    was, before, events = version(old), rows(old, "SELECT * FROM trials"), Events()
+    kept_study.run(old, max_trials=3, callbacks=[events])
+    assert version(old) == FORMAT
+    (copy,) = copies(old)
+    assert copy == f"{old.name}.format-{was}"
+    (notice,) = (text for text in events.notices if copy in text)
+    assert f"brought up from format {was} to {FORMAT}" in notice
+    assert version(old.with_name(copy)) == was
+    assert rows(old.with_name(copy), "SELECT * FROM trials") == before
 
 
 def test_reasons_of_an_older_format_stay_sentences(old: Path) -> None:
@@ -525,6 +544,7 @@ def test_reasons_of_an_older_format_stay_sentences(old: Path) -> None:
     sentence = "rank 4 of 4 valid reports at step 1: in the worst {25%}"
     with closing(sqlite3.connect(old)) as db, db:
         db.execute("UPDATE trials SET state = 'stopped', reason = ? WHERE trial = 1", (sentence,))
+        db.execute("UPDATE trials SET interval = total_steps WHERE trial = 2")  # at its end
         db.execute("UPDATE sessions SET ended = 'interrupted by the user'")
     for _ in range(2):  # read in a copy, and then brought up
         result = acetune.load(old)
@@ -533,8 +553,72 @@ def test_reasons_of_an_older_format_stay_sentences(old: Path) -> None:
         why = trial_detail(StudyView(old), 1)["why"]
         assert f"trial 1 stopped: {sentence}" in why
         assert "constraint: first due at step 1 of 3" in why
+        plans = [row.schedule for row in StudyView(old).trials]
+        assert [plan.short for plan in plans[:3]] == [
+            "along the way",
+            "at the end",
+            "along the way",
+        ]
+        assert [checked_along(plan) for plan in plans[:3]] == [True, False, True]
         Store.open(old).close()
     assert version(old) == FORMAT
+
+
+def test_the_copy_has_what_is_in_the_log_only(old: Path) -> None:
+    """A driver that was killed leaves what it wrote last in the log beside the file."""
+    code = (
+        "import os, sqlite3, sys; db = sqlite3.connect(sys.argv[1]); "
+        "db.execute(\"UPDATE sessions SET host = 'log'\"); db.commit(); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(old)], check=True)
+    assert old.with_name(f"{old.name}-wal").stat().st_size > 0
+    Store.open(old).close()
+    (copy,) = copies(old)
+    assert {row["host"] for row in rows(old.with_name(copy), "SELECT host FROM sessions")} == {
+        "log"
+    }
+
+
+def test_a_copy_is_never_overwritten_and_not_made_twice(old: Path) -> None:
+    whole, name = old.read_bytes(), f"{old.name}.format-{version(old)}"
+    old.with_name(name).write_text("something of the user's")
+    old.with_name(f"{name}-new").write_text("left by a process that was killed")
+    Store.open(old).close()
+    assert copies(old) == [name, f"{name}-2"]
+    assert old.with_name(name).read_text() == "something of the user's"
+    old.write_bytes(whole)  # put back, or interrupted before it was brought up
+    Store.open(old).close()
+    assert copies(old) == [name, f"{name}-2"] and version(old) == FORMAT
+
+
+def test_without_room_for_a_copy_the_file_stays_as_it_is(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before, was = old.read_bytes(), version(old)
+    with monkeypatch.context() as patch:
+        patch.setattr("acetune.study._formats.sync_folder", full)
+        with pytest.raises(StudyFileError, match=r"copy .* No space left .* left as it was"):
+            Store.open(old)
+    assert (version(old), old.read_bytes()) == (was, before)
+    Store.open(old).close()  # not locked
+    assert len(copies(old)) == 1
+
+
+def test_a_call_that_is_refused_brings_nothing_up(old: Path) -> None:
+    before, was = old.read_bytes(), version(old)
+    with pytest.raises(StudyChangedError):
+        acetune.tune(
+            kept_study.train,
+            {"x": acetune.uniform(0, 8)},
+            objective="loss",
+            mode="min",
+            max_trials=4,
+            study=old,
+        )
+    assert (version(old), old.read_bytes(), copies(old)) == (was, before, [])
 
 
 def test_each_older_format_has_a_step() -> None:

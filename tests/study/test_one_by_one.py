@@ -8,15 +8,21 @@ from __future__ import annotations
 import csv
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import optuna
 import pytest
 from typer.testing import CliRunner
 
-from acetune import ACE, Constraint, StudyResult, Trial
+from acetune import ACE, ACE2, Constraint, StudyResult, Trial
 from acetune.cli import app
 from acetune.cli.exits import code_of
+from acetune.core.history import History
+from acetune.core.observation import Observation
+from acetune.core.ranked_groups import Filing
+from acetune.core.trial_record import Progress, TrialRecord
+from acetune.policies import Action, Decision, Policy, parse_policy
 from acetune.report.html import write_report
 from acetune.study.ledger import ledger_of
 from acetune.study.view import StudyView
@@ -53,7 +59,7 @@ def train(trial: Trial) -> None:
         )
 
 
-def run(study: Path, policy: str = KEEP, xs: list[float] = XS) -> StudyResult:
+def run(study: Path, policy: str | Policy = KEEP, xs: list[float] = XS) -> StudyResult:
     return tune(train, study, constraints=LIMITS, policy=policy, xs=xs)
 
 
@@ -211,3 +217,37 @@ def test_options_are_in_the_file(study: Path) -> None:
     assert json.loads(row["policy"])["one_by_one"] is True
     (row,) = rows(study, "SELECT count(*) AS n FROM checks")
     assert row["n"] == 2 * STEPS  # the first trial measures all
+
+
+class OneByOne(ACE2):
+    """A policy of somebody's own with the option."""
+
+
+@dataclass(frozen=True)
+class Always(Policy):
+    """One without it: it measures one by one, at every step."""
+
+    one_by_one = True
+
+    def due(self, trial: Progress, step: int, loss: float) -> int | None:
+        return step
+
+    def decide(
+        self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History
+    ) -> Decision:
+        return Decision(Action.CONTINUE, "goes on", report.stratum, step=report.step)
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (OneByOne(**parse_policy(KEEP).options()), "OneByOne with one_by_one=False measures all"),
+        (Always(), "Always with one_by_one = False in its class measures all"),
+    ],
+    ids=["option", "class"],
+)
+def test_the_policy_that_would_measure_all_is_the_studys_own(
+    policy: Policy, words: str, study: Path
+) -> None:
+    result = run(study, policy, xs=[0.9, 0.8, 0.4])
+    assert f"as another limit was broken first: {words}" in str(result)

@@ -18,9 +18,12 @@ from acetune.core.history import History
 from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing
 from acetune.core.reason import NO_REASON, Reason, Wording, stated
-from acetune.core.trial_record import TrialRecord
+from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies import Action, Decision, Policy
+from acetune.report.figures import FIGURES
+from acetune.report.figures._figure_data import FigureData
 from acetune.run._messages import decode, encode
+from acetune.study.view import StudyView
 from acetune.testing import check_policy
 from acetune.trial.link import Reply
 from report.written import Written, planned, write
@@ -149,5 +152,42 @@ def test_a_policy_with_its_own_checks_is_not_said_to_check_every_step() -> None:
 
         schedule = Policy.schedule
 
-    told = str(planned(Odd(), 8, 3, None)[-1])
+    class From(Odd):
+        def first_check(self, total_steps: int | None, costs: Any) -> int | None:
+            return 3
+
+    class First(From):  # what it says of a first check has no part in when it is made
+        due = Policy.due
+
+    assert str(planned(Odd(), 8, 8, None)[-1]) == "due when the policy asks for it"
+    told = str(planned(From(), 8, 3, None)[-1])
     assert told == "due from step 3 on, when the policy asks for it"
+    assert str(planned(First(), 8, 3, None)[-1]) == "due once, at the end of 8 steps"
+
+
+@dataclass(frozen=True)
+class EveryThird(Policy):
+    """Says when it checks and nothing more: three times in nine steps."""
+
+    def due(self, trial: Progress, step: int, loss: float) -> int | None:
+        return None if step % 3 else step
+
+    def decide(
+        self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History
+    ) -> Decision:
+        return Decision(Action.CONTINUE, _DRY, report.stratum, step=report.step)
+
+
+def test_a_policy_that_says_only_when_a_check_is_due_is_told_of_as_it_checks(study: Path) -> None:
+    limit = acetune.Constraint("g", upper=9, check=lambda model: model[2])
+    table = [[(1.0 - step / 10, 1.0) for step in range(9)]] * 2
+    tune(by_hand(table), study, xs=range(2), policy=EveryThird(), constraints=[limit])
+
+    told = CliRunner().invoke(app, ["explain", str(study), "1"], env={"COLUMNS": "200"}).output
+    assert "constraint: due when the policy asks for it\n" in told
+    assert [line.split()[1] for line in told.splitlines() if " valid" in line] == ["3", "6", "*"]
+    assert "\nunchecked: no check was due there, or" in told
+    drawing = FIGURES["intervals"](FigureData(StudyView(study)))
+    assert drawing.table is not None
+    assert [row[:2] for row in drawing.table.rows] == [["when asked", "2"]]
+    assert "2 trials were to be checked when asked, 0 only at the end." in drawing.alt

@@ -7,13 +7,15 @@ import json
 import math
 import sqlite3
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import acetune
-from acetune import ACE, Constraint, Estimate, NoStopping, StudyResult, Trial
+from acetune import ACE, ACE2, Constraint, Estimate, NoStopping, StudyResult, Trial
 from acetune.core.errors import GoalError, ReportError
+from acetune.policies import Policy
 from run.helpers import by_hand, g_of, report_rows, rows, tune
 
 EVERY_STEP = ACE(truncation=0, interval=1, gate=False)
@@ -192,6 +194,28 @@ def test_where_few_reports_were_checked_a_policy_is_named(study: Path) -> None:
     text = str(result)
     assert "none of the 2 checkpoints that were checked qualifies; 8 were reported" in text
     assert "policy='ace-beta1' (check at every step)" in text
+
+
+@dataclass(frozen=True)
+class EveryInterval(NoStopping):
+    """A policy of somebody's own whose option is called as one of ACE's, and means other things."""
+
+    interval: int = 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "named"),
+    [(EveryInterval(), True), (ACE2(spacing=0.0, defer=False, head_start=0.0), False)],
+    ids=repr,
+)
+def test_another_policy_is_named_unless_a_check_was_due_at_every_step(
+    policy: Policy, named: bool, study: Path
+) -> None:
+    table = [[(1.0, 90.0)] + [(math.nan, 90.0)] * 3] * 2  # nothing else is worth a check
+    result = tune(by_hand(table), study, xs=[1, 2], policy=policy, constraints=[LIMIT])
+    assert 2 * result.ledger.checks < result.ledger.reports
+    assert ("policy='ace-beta1' (check at every step)" in str(result)) == named
+    assert result.due_at_every_step == (not named)
 
 
 def test_while_it_runs_nothing_is_lost(study: Path) -> None:

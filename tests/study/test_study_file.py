@@ -158,6 +158,22 @@ def newer(path: Path) -> None:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
+def newer_in_the_log(path: Path) -> None:
+    """A newer version was killed before SQLite had moved what it wrote into the file itself."""
+    code = (
+        "import os, sqlite3, sys; db = sqlite3.connect(sys.argv[1]); "
+        "db.execute('PRAGMA user_version = 7'); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+    assert path.with_name(path.name + "-wal").stat().st_size > 0
+
+
+def without_format(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 0")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
 def foreign(path: Path) -> None:
     path.unlink()
     with closing(sqlite3.connect(path)) as db:
@@ -189,6 +205,8 @@ DAMAGES: list[tuple[Callable[[Path], None], str]] = [
     (page_headers_flipped, "damaged"),
     (text, "not a study file"),
     (newer, r"newer acetune \(format 7, this one reads 3\).*pip install --upgrade acetune"),
+    (newer_in_the_log, r"newer acetune \(format 7, this one reads 3\)"),
+    (without_format, r"damaged: it has format 0, .* reads 1 to 3\).*left untouched"),
     (foreign, "another program"),
     (without_tables, "study.db"),
     (without_rows, "damaged"),
@@ -210,6 +228,28 @@ def test_a_file_that_is_no_study_is_refused_and_left_as_it_was(
     with pytest.raises(StudyFileError, match=message):
         acetune.load(copy)
     assert copy.read_bytes() == before
+
+
+@pytest.mark.parametrize("fault", [KeyError(0), KeyboardInterrupt(), sqlite3.Error("no")])
+@pytest.mark.parametrize("where", ["open", "create"])
+def test_a_file_that_cannot_be_opened_is_not_left_locked(
+    copy: Path, where: str, fault: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock is that of a process: while it is held, nobody else can open the file."""
+
+    def breaks(_: Path) -> None:
+        raise fault
+
+    with closing(Store.open(copy)) as store:
+        description = store.study()
+    if where == "create":
+        copy.unlink()
+    monkeypatch.setattr("acetune.study.store._connect", breaks)
+    expected = StudyFileError if isinstance(fault, sqlite3.Error) else type(fault)
+    with pytest.raises(expected):
+        Store.open(copy) if where == "open" else Store.create(copy, description)
+    monkeypatch.undo()
+    Store.open(copy).close()
 
 
 def test_any_flipped_bytes_are_survived_or_named(copy: Path) -> None:

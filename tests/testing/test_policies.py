@@ -73,6 +73,19 @@ class HalfRanked(GoOn):
 
 
 @dataclass(frozen=True)
+class NoneBetter(GoOn):
+    def decide(self, *arguments: Any) -> Decision:
+        return Decision(Action.CONTINUE, "None of the others was better")
+
+
+@dataclass(frozen=True)
+class Unknown(GoOn):
+    def decide(self, *arguments: Any) -> Decision:
+        numbers: dict[str, Any] = {"limit": None}
+        return Decision(Action.CONTINUE, "below {limit}", numbers=numbers)
+
+
+@dataclass(frozen=True)
 class NoCopy(GoOn):
     def may_check_best(self, trial: Progress) -> bool:
         return False
@@ -90,7 +103,9 @@ class Beyond(GoOn):
         return 20
 
 
-@pytest.mark.parametrize("policy", [GoOn(), NoStopping(), ACE(interval=1), ACE2()], ids=repr)
+@pytest.mark.parametrize(
+    "policy", [GoOn(), NoneBetter(), NoStopping(), ACE(interval=1), ACE2()], ids=repr
+)
 def test_a_good_one_passes(policy: Policy) -> None:
     check_policy(policy)
 
@@ -104,6 +119,7 @@ def test_a_good_one_passes(policy: Policy) -> None:
         (ByName(), "with other names are decided on otherwise; use trial.order"),
         (Silent(), "the reason of .* reads ''|without a reason"),
         (HalfRanked(), "only one of rank and of"),
+        (Unknown(), "limit of .* is None"),
         (NoCopy(), r"may_check_best\(\) was False: no copy"),
         (Ahead(), r"due\(\) at step 1 must be None, that step or the best one, 1; got 3"),
         (Beyond(), r"first_check\(1, ...\) must be a step of the trial, got 20"),

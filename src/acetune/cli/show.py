@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from acetune.cli.exits import end_with
+from acetune.core.measurements import to_named
 from acetune.run.terminal import summary
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.result import StudyResult, load
@@ -59,14 +60,14 @@ def _checkpoint(found: FoundCheckpoint | None) -> dict[str, Any] | None:
     confirmed = None
     if found.confirmation is not None:
         values = found.confirmation.values
-        confirmed = {name: value._asdict() for name, value in values.items()}
+        confirmed = {name: to_named(value) for name, value in values.items()}
     return {
         "trial": found.trial,
         "attempt": found.attempt,
         "step": found.step,
         "params": dict(found.params),
         "value": found.value,
-        "constraints": {name: m._asdict() for name, m in found.constraints.items()},
+        "constraints": {name: to_named(m) for name, m in found.constraints.items()},
         "violation": found.violation if math.isfinite(found.violation) else None,
         "checkpoint": None if found.checkpoint is None else str(found.checkpoint),
         "model_fault": found.model_fault(),

@@ -18,6 +18,7 @@ from acetune.constraints._arrays import (
 from acetune.constraints._rates import METRICS, Aggregation, Measure, Method, Options
 from acetune.core.errors import GoalError, GoalWarning
 from acetune.core.goals import Constraint, Estimate
+from acetune.core.say_once import SayOnce
 
 _ROUNDING = 1e-6  # by which probabilities may leave 0 to 1
 
@@ -108,7 +109,7 @@ class FairnessCheck:
         self.threshold = as_threshold(threshold, y_true, self._measure.weights)
         self.stderr = stderr
         self._scores = scores
-        self._warned = False
+        self._notice = SayOnce(_warn)
 
     def require_limit(self, constraint: Constraint) -> None:
         """Refuse a limit that only unfair models, or none, can meet; called by ``Constraint``."""
@@ -165,19 +166,20 @@ class FairnessCheck:
 
     def _look_at(self, scores: NDArray[Any], threshold: float) -> None:
         """Warn once of scores that a threshold for probabilities does not fit."""
-        if self._warned or not 0.0 < threshold < 1.0:
+        if not 0.0 < threshold < 1.0:
             return
         if scores.min() < -_ROUNDING or scores.max() > 1.0 + _ROUNDING:
-            self._warned = True
             # without the scores' own numbers: all workers say the same, and it is shown once
-            warnings.warn(
+            self._notice(
                 f"FairnessCheck({self.metric!r}) is given scores outside 0 to 1 and takes those "
                 f"from {threshold:g} on for positive predictions; raw margins (log-odds) need "
-                "FairnessCheck(..., threshold=0), or probabilities as scores",
-                GoalWarning,
-                stacklevel=3,
+                "FairnessCheck(..., threshold=0), or probabilities as scores"
             )
 
     def __repr__(self) -> str:
         rule = "labels" if self.threshold is None else f"scores >= {self.threshold:g}"
         return f"FairnessCheck({self.metric}, {rule}, {self._measure.groups} groups)"
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, GoalWarning, stacklevel=5)  # the caller of the check

@@ -39,6 +39,15 @@ def to_json(found: Estimate | FailedCheck) -> list[float] | dict[str, str]:
     return found._asdict() if isinstance(found, FailedCheck) else list(found)
 
 
+def to_named(found: Estimate) -> dict[str, float]:
+    """A measurement in the JSON that people read.
+
+    >>> to_named(Estimate(0.24, 0.02))
+    {'value': 0.24, 'stderr': 0.02}
+    """
+    return found._asdict()
+
+
 def from_json(found: Sequence[Any] | Mapping[str, Any]) -> Estimate | FailedCheck:
     """The measurement of which :func:`to_json` gave this; a failed check may be a list of one."""
     if isinstance(found, Mapping):

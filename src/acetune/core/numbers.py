@@ -57,6 +57,15 @@ def is_number(value: object) -> TypeGuard[float]:
     return math.isfinite(value)
 
 
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether a value is a whole number, and not True or False.
+
+    >>> is_whole(3), is_whole(3.0), is_whole(True)
+    (True, False, False)
+    """
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def as_whole(value: object, what: str, least: int, error: type[AcetuneError] = ReportError) -> int:
     """``value`` as a plain whole number from ``least`` on, or an error that names it.
 

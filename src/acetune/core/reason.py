@@ -63,6 +63,7 @@ NO_REASON = Reason(Wording("", ""))
 LAST_STEP = Reason(Wording("last_step", "reached its last step"))
 INTERRUPTED = Reason(Wording("interrupted_by_user", "interrupted by the user"))
 FAILED = "session_failed"  # the code of a session that an error has ended
+RAISED = "raised"  # the code of a trial that an exception has ended: the text is its message
 BY_ITSELF = Reason(Wording("by_itself", "ended by itself"))
 
 

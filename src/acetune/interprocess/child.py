@@ -31,6 +31,10 @@ _CODE = (
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 _PARENT_POLL_S = 0.5
 
+Process = subprocess.Popen[bytes]
+CAPTURED = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+"""Options of :func:`start_interpreter`: what the process prints is read here, errors are not."""
+
 
 class Child:
     """A process that this one has started. It ends when this one is killed.
@@ -85,11 +89,10 @@ class Child:
             "arguments": list(arguments),
         }
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _CODE, json.dumps(start)],
+            self._process = start_interpreter(
+                ["-c", _CODE, json.dumps(start)],
+                variables or {},
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, **(variables or {})},
-                stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=own_session,
@@ -137,6 +140,21 @@ class Child:
         if self.exit_handle is not None:
             os.close(self.exit_handle)
             self.exit_handle = None
+
+
+def start_interpreter(
+    arguments: Iterable[str], variables: Mapping[str, str], **options: Any
+) -> Process:
+    """A new process of this Python, with nothing to read, and variables set beside those of this.
+
+    ``options`` are others of ``Popen``. Nothing else in the package starts a process.
+    """
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        env={**os.environ, **variables},
+        stdin=subprocess.DEVNULL,
+        **options,
+    )
 
 
 def module_path() -> list[str]:

@@ -15,13 +15,15 @@ from acetune.core.history import History
 from acetune.core.measured_costs import Costs
 from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing
-from acetune.core.reason import Reason, Wording
+from acetune.core.reason import Reason, Value, Wording
 from acetune.core.trial_record import Progress, TrialRecord
 
 When: TypeAlias = Literal["callback", "after"]
 
-# when a trial is checked
-_AS_ASKED = Wording(
+# when a trial is checked; by these beginnings of codes: once, and not along the way
+_ONCE = ("checked_once", "checked_after_run")
+_AS_ASKED = Wording("checked_as_asked", "due when the policy asks for it", "when asked")
+_AS_ASKED_FROM = Wording(
     "checked_when_asked", "due from step {first} on, when the policy asks for it", "when asked"
 )
 _AFTER_RUN = Wording("checked_after_run", "checked after the run only", "after the run")
@@ -123,13 +125,17 @@ class Policy(ABC):
     def schedule(self, trial: TrialRecord) -> Reason:
         """When this trial is checked, for people: asked once its interval is chosen.
 
-        The sentence goes on after "constraint: "; the short form says when in a few words.
+        The sentence goes on after "constraint: "; the short form says when in a few words. A code
+        that begins with ``checked_once`` is for trials that are checked at their end only.
         """
+        kind = type(self)
         if self.checks_after_run:
             return Reason(_AFTER_RUN)
-        if type(self).due is not Policy.due:  # one of your own that says no more about it
-            return Reason(_AS_ASKED, {"first": trial.progress.interval or 1})
-        return schedule_from(trial.progress)
+        if kind.due is Policy.due:
+            return _at_end(trial.progress)
+        if kind.first_check is Policy.first_check:  # one of your own that says no more about it
+            return Reason(_AS_ASKED)
+        return Reason(_AS_ASKED_FROM, {"first": trial.progress.interval or 1})
 
     # -- options ---------------------------------------------------------------------------------
 
@@ -202,12 +208,20 @@ def adaptive_interval(truncation: float, total_steps: int | None, costs: Costs) 
 def schedule_from(progress: Progress) -> Reason:
     """At every step from the first check on, or once, at the end."""
     first, total = progress.interval, progress.total_steps
-    steps = "an unknown number of" if total is None else total
-    if not checked_along(first, total):
-        return Reason(_AT_END, {"steps": steps})
+    if first is None or (total is not None and 1 != first >= total):
+        return _at_end(progress)
     if first == 1:
-        return Reason(_EVERY_STEP, {"steps": steps})
-    return Reason(_FROM_STEP, {"first": first or 1, "steps": steps})
+        return Reason(_EVERY_STEP, _steps(progress))
+    return Reason(_FROM_STEP, {"first": first, **_steps(progress)})
+
+
+def _at_end(progress: Progress) -> Reason:
+    return Reason(_AT_END, _steps(progress))
+
+
+def _steps(progress: Progress) -> dict[str, Value]:
+    total = progress.total_steps
+    return {"steps": "an unknown number of" if total is None else total}
 
 
 def theorem_schedule(trial: TrialRecord, share: float | None) -> Reason:
@@ -229,15 +243,23 @@ def theorem_share(schedule: Reason) -> float | None:
     return float(schedule.numbers["share"]) if schedule.code in chosen else None
 
 
-def checked_along(first: int | None, total_steps: int | None) -> bool:
-    """Whether a trial first checked at this step is checked along the way, not once at its end.
+def checked_along(schedule: Reason) -> bool:
+    """Whether a trial of this schedule is checked along the way, not once at its end or later.
 
-    >>> [checked_along(first, 8) for first in (1, 3, 8, None)], checked_along(1, 1)
+    >>> plans = [schedule_from(Progress(8, first)) for first in (1, 3, 8, None)]
+    >>> [checked_along(plan) for plan in plans], checked_along(schedule_from(Progress(1, 1)))
     ([True, True, False, False], True)
     """
-    if first is None or first == 1 or total_steps is None:
-        return first is not None
-    return first < total_steps
+    return bool(schedule) and not schedule.code.startswith(_ONCE)
+
+
+def checked_every_step(schedule: Reason) -> bool:
+    """Whether a check is due at every step of a trial of this schedule.
+
+    >>> [checked_every_step(schedule_from(Progress(8, first))) for first in (1, 3, 8)]
+    [True, False, False]
+    """
+    return schedule.code.startswith(_EVERY_STEP.code)
 
 
 def check_order(policy: Policy, goals: Goals, costs: Costs) -> tuple[str, ...] | None:

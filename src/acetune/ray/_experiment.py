@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from acetune.core.goals import FailedCheck
 from acetune.core.measured_costs import Costs
 from acetune.core.reason import Reason, Wording
 from acetune.core.say_once import SayOnce
@@ -27,14 +26,14 @@ from acetune.study.opening import describe_study, open_study
 from acetune.study.session import Session
 from acetune.study.store import Store
 from acetune.study.study_trial import StudyTrial
-from acetune.trial.checks import notice_bad_checks
+from acetune.trial.checks import notice_bad_checks, timed_out
 
 logger = logging.getLogger("acetune.ray")
 
 STUDY_NAME = "acetune.db"  # in the folder of the experiment, unless the user names another
 _ENDED = Reason(Wording("experiment_ended", "the experiment ended"))
 _CUT_OFF = Reason(Wording("ended_by_ray", "Ray ended the experiment"))
-_LOST = Reason(Wording("worker_lost", "its worker was lost"))
+_LOST = Reason(Wording("lost_by_ray", "its worker was lost"))
 _BEAT_S = 1.0
 _NEWS_S = 0.2
 _open: dict[
@@ -69,6 +68,8 @@ class Experiment:
         packages = ("acetune", "ray", "numpy")
         description = describe_study(goals, (), terms.policy, {}, settings, packages=packages)
         self.store: Store = open_study(path, description, folder)
+        for text in self.store.notices:
+            self._notice(text)
         self.coordinator = StudyCoordinator(self.store, stopper, terms.keep_models)
         try:
             with self.store.understanding():
@@ -145,7 +146,7 @@ class Experiment:
         self._publisher.publish(self._view(), wait=True)
 
     def failed(
-        self, name: str, params: Mapping[str, Any], error: str, traceback: str | None = None
+        self, name: str, params: Mapping[str, Any], reason: Reason, traceback: str | None = None
     ) -> None:
         """A trial ended with an error; Ray may try it again."""
         words = self._publisher.last_words(name)
@@ -154,20 +155,21 @@ class Experiment:
             if words is not None:
                 self._fail_check(name, params, wire.decode(words))
             elif trial is None:
-                self.coordinator.fail(self._add(name, params), error, traceback)
+                self.coordinator.fail(self._add(name, params), reason, traceback)
             else:
                 if trial.handle is not None and trial.handle.state in ("failed", "interrupted"):
                     trial = self.coordinator.add_attempt(trial.number, 0)  # it never reported
-                self.coordinator.fail(trial, error, traceback)
+                self.coordinator.fail(trial, reason, traceback)
         self._publisher.publish(self._view(), wait=True)
 
     def _fail_check(self, name: str, params: Mapping[str, Any], message: wire.Message) -> None:
         """A check that did not return has taken its trial along."""
         trial, report = self._attempt(name, params, message.attempt), message.report
-        assert report is not None and report.measured is not None
-        error = next(iter(report.measured.values()))
-        assert isinstance(error, FailedCheck)
-        self.coordinator.fail_check(trial, report, error.error)
+        assert report is not None
+        timeouts = {c.name: c.timeout_s for c in self._terms.goals.constraints}
+        timeout = timeouts[message.overdue]
+        assert timeout is not None  # it has ended the trial
+        self.coordinator.fail_check(trial, report, timed_out(message.overdue, timeout))
 
     def beat(self) -> None:
         """Now and then: the board is looked after, and the file knows how long it has taken."""

@@ -32,6 +32,7 @@ from acetune.trial.artifacts import (
     read_through,
     write_model,
 )
+from acetune.trial.checks import timed_out
 from acetune.trial.link import Link, Plan, Reply, Report
 
 _WENT_ON = "the scheduler let it go on"
@@ -139,8 +140,8 @@ class RayLink(Link):
             self._watchdog = None
         for limit in self._terms.goals.constraints if constraint is not None else ():
             if limit.name == constraint and limit.timeout_s is not None:
-                error = f"the check of {constraint!r} outran its timeout of {limit.timeout_s:g} s"
-                self._watchdog = threading.Timer(limit.timeout_s, self._give_up, [error])
+                overdue = (limit.name, limit.timeout_s)
+                self._watchdog = threading.Timer(limit.timeout_s, self._give_up, overdue)
                 self._watchdog.daemon = True
                 self._watchdog.start()
 
@@ -265,11 +266,13 @@ class RayLink(Link):
             model.digest,
         )
 
-    def _give_up(self, error: str) -> None:
+    def _give_up(self, constraint: str, timeout_s: float) -> None:
         """The last resort against a check that does not return: end the process, and say why."""
+        error = str(timed_out(constraint, timeout_s))
         if self._about is not None:
             names = [constraint.name for constraint in self._terms.goals.constraints]
             failed = self._about._replace(measured=dict.fromkeys(names, FailedCheck(error)))
-            self._reader.leave(self._trial, wire.encode(wire.Message(self._attempt, failed)))
+            words = wire.Message(self._attempt, failed, overdue=constraint)
+            self._reader.leave(self._trial, wire.encode(words))
         print(f"acetune: {error}; ending the trial's process", file=sys.stderr, flush=True)
         os._exit(1)

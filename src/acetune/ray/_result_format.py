@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from acetune.core.goals import Estimate, FailedCheck
-from acetune.core.measurements import from_json
+from acetune.core.measurements import from_json, to_json
 from acetune.trial.link import Report
 
 REPORT = "ace/report"
@@ -62,6 +62,7 @@ class Message(NamedTuple):
     best: Best | None = None  # of this attempt, so far
     notice: str = ""
     closed: bool = False  # the trial has ended by itself, and nothing more is due
+    overdue: str = ""  # the constraint whose check outran its timeout: then these are last words
 
 
 def encode(message: Message) -> str:
@@ -74,6 +75,7 @@ def encode(message: Message) -> str:
             "best": message.best,
             "notice": message.notice,
             "closed": message.closed,
+            **({"overdue": message.overdue} if message.overdue else {}),
         },
         separators=(",", ":"),
     )
@@ -85,7 +87,8 @@ def decode(text: str) -> Message:
     attempt = Attempt(*found["attempt"])
     report, end = _report_in(found["report"]), _report_in(found["end"])
     best = None if found["best"] is None else Best(*found["best"])
-    return Message(attempt, report, end, best, found["notice"], found["closed"])
+    overdue = found.get("overdue", "")
+    return Message(attempt, report, end, best, found["notice"], found["closed"], overdue)
 
 
 def best_in(result: Mapping[str, Any]) -> Best | None:
@@ -98,7 +101,7 @@ def _report_out(report: Report | None) -> list[Any] | None:
         return None
     fields: list[Any] = list(report)
     if report.measured is not None:
-        fields[3] = {name: list(found) for name, found in report.measured.items()}
+        fields[3] = {name: to_json(found) for name, found in report.measured.items()}
     return fields
 
 

@@ -13,6 +13,7 @@ from ray.tune.schedulers import FIFOScheduler
 from acetune.core.errors import GoalError, StudyError
 from acetune.core.goals import Constraint, Goals, Mode, Objective
 from acetune.core.numbers import require_whole
+from acetune.core.reason import RAISED, Reason, Wording, stated
 from acetune.policies import Policy, make_policy
 from acetune.ray import _result_format as wire
 from acetune.ray._experiment import STUDY_NAME, Experiment, logger
@@ -20,6 +21,9 @@ from acetune.ray._gate_board import Terms
 from acetune.ray._storage import Storage
 from acetune.study.opening import study_path
 from acetune.trial.link import Report
+
+_BAD_REPORT = Wording("bad_report", "its report makes no sense: {error}")
+_FAILED_IN_RAY = Reason(Wording("failed_in_ray", "it failed in Ray"))
 
 
 class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
@@ -125,7 +129,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         except StudyError:
             raise  # the study file cannot be written: nothing that follows would be remembered
         except Exception as error:
-            reason = f"its report makes no sense: {type(error).__name__}: {error}"
+            reason = Reason(_BAD_REPORT, {"error": f"{type(error).__name__}: {error}"})
             logger.exception("trial %s is stopped, %s", trial, reason)
             self._opened.failed(trial.trial_id, trial.config, reason)
             stop = True
@@ -146,7 +150,8 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         with contextlib.suppress(OSError, TypeError):  # no file, or one of another machine
             text = Path(trial.error_file).read_text(errors="replace")
         text = text.rpartition("Failure #")[2].strip()
-        reason = text.rpartition("\n")[2].strip() or "it failed in Ray"
+        last_line = text.rpartition("\n")[2].strip()
+        reason = stated(RAISED, last_line) if last_line else _FAILED_IN_RAY
         self._opened.failed(trial.trial_id, trial.config, reason, text or None)
 
     def on_trial_remove(self, tune_controller: Any, trial: Any) -> None:

@@ -1,9 +1,13 @@
 """Policies on recorded curves: an event heap on a simulated clock.
 
-Trials, reports and outcomes go through the coordinator, the stopper and the policies that live
-studies use, with a journal that keeps nothing; only training, checking and time are looked up. A
-step ends, and the policy is asked whether a check is due, with the f* of that moment; the result of
-a check exists when the check ends; what ends after the budget does not count. Events at the same
+Trials begin, are cut off and have their outcomes told by the coordinator that live studies use,
+with a journal that keeps nothing. Their reports, checks and ends go to the stopper's trial itself
+(``StopperTrial.take``), where those of a live study arrive too, once validated: the table was
+validated as a whole, and a call in between takes 3 % of a replay. Training, checking and time are
+looked up.
+
+A step ends, and the policy is asked whether a check is due, with the f* of that moment; the result
+of a check exists when the check ends; what ends after the budget does not count. Events at the same
 time happen in the order in which they were scheduled.
 """
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
 from acetune.core.errors import GoalError, TableError
 from acetune.core.goals import Objective
+from acetune.core.numbers import is_whole
 from acetune.replay.curve_table import CurveTable, Ints, TableConstraint
 
 FORMAT = 1
@@ -26,7 +27,7 @@ def parse_header(text: bytes | str) -> dict[str, Any]:
     if not isinstance(header, dict):
         raise TableError(f"the metadata 'acetune' must be a JSON object, got {header!r}")
     version = header.get("format")
-    if not _is_count(version) or version < 1:
+    if not is_whole(version) or version < 1:
         raise TableError(f'the metadata must say "format": {FORMAT}, got {version!r}')
     if version > FORMAT:
         raise TableError(
@@ -85,7 +86,7 @@ def read_total_steps(lengths: Ints, incomplete: dict[str, Any]) -> Ints:
             )
         if steps is None:
             total[config] = 0
-        elif _is_count(steps) and lengths[config] < steps < 2**31:
+        elif is_whole(steps) and lengths[config] < steps < 2**31:
             total[config] = steps
         else:
             raise TableError(
@@ -132,7 +133,3 @@ def _require_json(what: str, value: object) -> None:
 
 def _as_json(value: object) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
-
-
-def _is_count(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acetune.core.errors import MissingExtraError, TableError
+from acetune.core.numbers import is_whole
 from acetune.replay._table_header import (
     describe_table,
     parse_header,
@@ -258,7 +259,7 @@ def rounded_columns(table: CurveTable, digits: Mapping[str, int]) -> dict[str, F
     for name, count in digits.items():
         if name not in known:
             raise TableError(f"digits of {name!r}: there is no such column; there are {known}")
-        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= 15:
+        if not is_whole(count) or not 0 <= count <= 15:
             raise TableError(f"digits of {name!r} must be a number from 0 to 15, got {count!r}")
     columns = {}
     for metric, column in table.metrics.items():

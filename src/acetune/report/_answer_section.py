@@ -66,8 +66,8 @@ def _nothing(result: StudyResult, running: bool) -> str:
     if not result.ledger.reports:
         return "Nothing has been reported yet." if running else "Nothing was reported."
     why = nothing_feasible(result)
-    text = sentence(why)
-    if result.nearest_miss is not None and "nearest" not in why:
+    text = sentence(why.text)
+    if result.nearest_miss is not None and not why.tells_nearest:
         text += f" Nearest came {describe_checkpoint(result.goals, result.nearest_miss)}."
     return text
 

@@ -126,7 +126,7 @@ def _front(view: StudyView, index: int) -> tuple[Array, Array]:
 def on_fresh_data(view: StudyView, index: int, rows: Array, needs: Array) -> tuple[Array, Array]:
     """Which of some rows fresh data leaves, and the limits that they need with its values.
 
-    What breaks another limit there is never an answer. The latest use of a checkpoint counts.
+    What breaks another limit there is never an answer.
     """
     constraint = view.goals.constraints[index]
     others = Goals(

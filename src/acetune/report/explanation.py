@@ -22,12 +22,12 @@ _FRAME = re.compile(r'  File "(.*)", line \d+')
 _OURS = f"{Path(__file__).parent.parent}/"
 
 
-def headline(row: Row, attempts: int) -> list[str]:
+def headline(row: Row, attempts: int, *, with_params: bool = True) -> list[str]:
     """How a trial ended, with what parameters and when it was checked, a line each."""
-    lines = [
-        f"trial {row['trial']} {row['state']}" + (f": {row['reason']}" if row["reason"] else ""),
-        f"parameters: {parameters(json.loads(row['params']))}",
-    ]
+    reason = f": {row['reason']}" if row["reason"] else ""
+    lines = [f"trial {row['trial']} {row['state']}{reason}"]
+    if with_params:
+        lines.append(f"parameters: {parameters(json.loads(row['params']))}")
     if row["schedule"]:
         lines.append(f"constraint: {row['schedule']}")
     if attempts > 1:
@@ -90,7 +90,7 @@ def own_frames(traceback: str) -> str:
 
 def why_unchecked(row: Row, unchecked: bool) -> str | None:
     """A word on unchecked reports of a trial that was to be checked along the way."""
-    if not unchecked or not checked_along(row["interval"], row["total_steps"]):
+    if not unchecked or not checked_along(row["schedule"]):
         return None
     return (
         "unchecked: no check was due there, or the checkpoint could not beat the best feasible one "

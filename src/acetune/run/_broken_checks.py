@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from acetune.core.errors import StudyError
 from acetune.core.formatting import parameters
 from acetune.core.goals import FailedCheck
+from acetune.run._trial_queue import EndedStudyError
 from acetune.study.store import Store
 from acetune.study.study_trial import StudyTrial
 from acetune.study.summary import shown
@@ -49,12 +49,13 @@ class BrokenChecks:
         where = "the one trial" if many == 1 else f"all {many} trials"
         tried = {n: params for n, (*_, params) in self._raised.items() if len(params) <= _LONGEST}
         listed = "; ".join(f"trial {n}: {params}" for n, params in tried.items())
-        raise StudyError(
+        raise EndedStudyError(
             f"the check of {name!r} failed in {where} that it was called in so far, and the study "
-            f"was ended; in trial {number}, with:\n{error}\n"
+            "was ended",
+            f"in trial {number}, with:\n{error}\n"
             + (f"The parameters were:  {listed}\n" if tried else "")
             + f"Mend the check and make the same call again, best after deleting this study "
             f"(rm -r {file}*): its trials were trained, but never checked. If it fails for such "
             f"configurations only, go on with max_failures={4 * self._most}. "
-            f"Look closer:  acetune explain {file} {number}"
+            f"Look closer:  acetune explain {file} {number}",
         )

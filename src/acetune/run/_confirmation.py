@@ -148,7 +148,7 @@ def _record(
             found.attempt,
             found.step,
             status,
-            {name: (measured.value, measured.stderr) for name, measured in values.items()},
+            values,
             error,
             time.time(),
         )

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import AcetuneError, ReportError, StudyError, TrainingCodeError
-from acetune.core.reason import FAILED, INTERRUPTED, Reason, Wording
+from acetune.core.reason import FAILED, INTERRUPTED, RAISED, Reason, Wording, stated
 from acetune.run import _messages as m
 from acetune.run._broken_checks import BrokenChecks
 from acetune.run._options import Settings
 from acetune.run._pool import Died, Pool, Slot
 from acetune.run._timeouts import Timeouts
 from acetune.run._transfer import Parcels
-from acetune.run._trial_queue import Evaluation, TrialQueue
+from acetune.run._trial_queue import EndedStudyError, Evaluation, TrialQueue
 from acetune.run.study_callbacks import Listeners
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.session import Session
@@ -34,6 +34,7 @@ from acetune.trial.link import Reply, Report
 _BUDGET_SPENT = Reason(Wording("budget_spent", "the time budget is spent"))
 _ALL_DONE = Reason(Wording("all_done", "all trials are done"))
 _FAILED = Wording(FAILED, "an error: {text}")
+_LOST = Wording("worker_lost", "its worker process {how}")
 _STUDY_ENDED = Reason(Wording("study_ended", "the study was ended"))
 _TICK_S = 0.25
 _PATIENCE_S = 5.0  # of a wait to measure a limit on the configuration alone, the first time
@@ -131,10 +132,8 @@ class Engine:
         try:
             self._loop(self._queue.left)
         except StudyError as error:
-            text = str(error).splitlines()[0]
-            if text.endswith(":"):  # what it announces are other lines
-                text = text.rpartition("; ")[0] or text
-            self._session.end(Reason(_FAILED, {"text": text}))
+            why = error.why if isinstance(error, EndedStudyError) else str(error)
+            self._session.end(Reason(_FAILED, {"text": why.splitlines()[0]}))
             raise
         self._session.end(_ALL_DONE if self._closing is None else self._closing.reason)
 
@@ -280,7 +279,8 @@ class Engine:
         """A worker sent what makes no sense here: it hurts its own trial, and nothing else."""
         self._pool.kill(slot)
         kind, why = type(message).__name__, f"{type(error).__name__}: {error}"
-        self._lost(slot, f"its worker process sent a message that makes no sense ({kind}; {why})")
+        how = f"sent a message that makes no sense ({kind}; {why})"
+        self._lost(slot, Reason(_LOST, {"how": how}))
 
     # -- what workers say ------------------------------------------------------------------------
 
@@ -292,7 +292,7 @@ class Engine:
         elif isinstance(message, m.Notice):
             self._listeners.once(message.text)
         elif isinstance(message, Died):
-            self._lost(slot, f"its worker process {message.how}")
+            self._lost(slot, Reason(_LOST, {"how": message.how}))
         elif isinstance(message, m.Piece):
             self._parcels.add(slot.index, message.data)
         elif isinstance(message, m.Fetch):
@@ -336,7 +336,8 @@ class Engine:
                 raise m.MessageError("it came before the trial had ended")
             self._queue.done(slot)
         elif isinstance(message, m.Failed):
-            self._queue.fail(slot, message.error, message.traceback, message.certain)
+            error = stated(RAISED, message.error)
+            self._queue.fail(slot, error, message.traceback, message.certain)
         else:
             raise m.MessageError("it is training a trial")
         return None
@@ -379,12 +380,12 @@ class Engine:
         assert self._evaluation is not None
         self._evaluation.take(slot, result)
 
-    def _lost(self, slot: Slot, error: str) -> None:
+    def _lost(self, slot: Slot, reason: Reason) -> None:
         """A worker is gone: so is what it was doing."""
         if slot.trial is not None:
-            self._queue.fail(slot, error)
+            self._queue.fail(slot, reason)
         elif slot.evaluating is not None:
-            self._evaluated(slot, m.Evaluated({}, {}, error))
+            self._evaluated(slot, m.Evaluated({}, {}, str(reason)))
 
 
 def _fault_of_worker(message: object, error: Exception) -> bool:

@@ -177,8 +177,8 @@ def encode(message: object) -> bytes:
         plain = ("report", *message.report)
     elif type(message) is Reply:
         d, *rest = message
-        said = (d.stratum, d.rank, d.of, d.step, dict(d.numbers))
-        plain = ("reply", d.stop, *d.wording, *said, *rest)
+        why = d.why if isinstance(d.why, str) else tuple(d.why)
+        plain = ("reply", d.stop, why, d.stratum, d.rank, d.of, d.step, dict(d.numbers), *rest)
     return pickle.dumps(plain, pickle.HIGHEST_PROTOCOL)
 
 
@@ -191,9 +191,10 @@ def decode(data: bytes) -> Any:
         kind, *fields = message
         if kind == "report":
             return Reported(Report(*fields))
-        action = Action.STOP if fields[0] else Action.CONTINUE
-        decision = Decision(action, Wording(*fields[1:4]), *fields[4:9])
-        return Reply(decision, *fields[9:])
+        stop, why, *said = fields
+        action = Action.STOP if stop else Action.CONTINUE
+        why = why if isinstance(why, str) else Wording(*why)
+        return Reply(Decision(action, why, *said[:5]), *said[5:])
     except Exception as error:  # unpickling may raise anything
         raise MessageError(f"it cannot be unpickled ({type(error).__name__}: {error})") from None
 

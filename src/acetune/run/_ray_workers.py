@@ -15,6 +15,7 @@ from typing import Any
 
 import ray
 
+from acetune.core.say_once import SayOnce
 from acetune.interprocess.child import module_path
 from acetune.run._local_workers import worker_variables
 from acetune.run._messages import DriverChannel, Notice, Setup
@@ -123,7 +124,8 @@ class RaySite:
         self._workers: list[RayWorker] = []
         self._last_look = 0.0
         self._patience_s = _NO_ROOM_S if cluster.can_ever_fit() else 0.0
-        self._said = False
+        self._notices: list[str] = []
+        self._notice = SayOnce(self._notices.append)
 
     @property
     def bell(self) -> int:
@@ -171,17 +173,22 @@ class RaySite:
     def _look_for_room(self, now: float) -> list[tuple[RayWorker, Notice | None]]:
         waiting = [w for w in self._workers if not w.connected and w.exit_word() is None]
         late = [worker for worker in waiting if now > worker.started + self._patience_s]
-        if self._said or not late:
-            return []
-        self._said = True
+        if late:
+            self._notice(self._no_room(len(waiting)), about="room")
+        found: list[tuple[RayWorker, Notice | None]] = []
+        found += [(late[0], Notice(text)) for text in self._notices]
+        self._notices.clear()
+        return found
+
+    def _no_room(self, waiting: int) -> str:
         cluster = self._cluster
         text = (
-            f"{len(waiting)} {'worker waits' if len(waiting) == 1 else 'workers wait'} for room in "
+            f"{waiting} {'worker waits' if waiting == 1 else 'workers wait'} for room in "
             f"the Ray cluster: each asks for {cluster.asked}, and {cluster.free()} is free now"
         )
         if not cluster.can_ever_fit():
             text += "; no node is large enough: add one, or ask for less with resources={...}"
-        return [(late[0], Notice(text))]
+        return text
 
     def close(self) -> None:
         """See Site."""

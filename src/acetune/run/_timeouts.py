@@ -8,12 +8,21 @@ from typing import Any, Literal
 
 from acetune.core.errors import ReportError
 from acetune.core.goals import FailedCheck
-from acetune.core.reason import Reason
+from acetune.core.reason import Reason, Wording
 from acetune.run._options import Settings
 from acetune.run._pool import Pool, Slot
 from acetune.run._trial_queue import TrialQueue
 from acetune.run.study_callbacks import Listeners
 from acetune.study.coordinator import StudyCoordinator
+from acetune.trial.checks import timed_out
+
+_DID_NOT_STOP = Wording(
+    "did_not_stop",
+    "trial {trial} did not end within {grace:g} s of being stopped, so its worker was ended; leave "
+    "the loop when trial.should_stop is true",
+    "did not end within {grace:g} s of being stopped",
+)
+_NO_REPORT = Wording("no_report", "no report for {seconds:g} s (report_timeout_s)")
 
 
 class Timeouts:
@@ -26,7 +35,7 @@ class Timeouts:
         queue: TrialQueue,
         listeners: Listeners,
         settings: Settings,
-        lost: Callable[[Slot, str], None],
+        lost: Callable[[Slot, Reason], None],
     ) -> None:
         self._coordinator, self._pool, self._queue = coordinator, pool, queue
         self._listeners, self._settings, self._lost = listeners, settings, lost
@@ -39,7 +48,7 @@ class Timeouts:
         slot.checking = constraint
         slot.check_deadline = slot.last_heard + timeout
 
-    def cut_off(self, slot: Slot, reason: str | Reason) -> None:
+    def cut_off(self, slot: Slot, reason: Reason) -> None:
         """End a worker because the study ends, or because its trial has ended and it goes on."""
         self._pool.kill(slot)
         with self._coordinator.store.transaction():
@@ -66,38 +75,38 @@ class Timeouts:
             self._end_check(slot)
         elif overdue == "stop":
             assert slot.trial is not None
-            text = (
-                f"trial {slot.trial.number} did not end within "
-                f"{self._settings.stop_grace_s:g} s of being stopped, so its worker was "
-                "ended; leave the loop when trial.should_stop is true"
-            )
-            self._listeners.notice(text)
-            self.cut_off(slot, text)
+            numbers = {"trial": slot.trial.number, "grace": self._settings.stop_grace_s}
+            reason = Reason(_DID_NOT_STOP, numbers)
+            self._listeners.notice(str(reason))
+            self.cut_off(slot, reason)
         elif overdue == "report":
             silence = self._settings.report_timeout_s
+            assert silence is not None  # else nothing is overdue
             self._pool.kill(slot)
             with self._coordinator.store.transaction():
-                self._lost(slot, f"no report for {silence:g} s (report_timeout_s)")
+                self._lost(slot, Reason(_NO_REPORT, {"seconds": silence}))
 
     def _end_check(self, slot: Slot) -> None:
         """A check has outrun its timeout: a failed check, and the end of its trial."""
         timeout = self._timeouts[slot.checking]
-        error = f"the check of {slot.checking!r} outran its timeout of {timeout:g} s"
+        assert timeout is not None  # it has a deadline
+        reason = timed_out(slot.checking, timeout)
+        error = str(reason)
         self._pool.kill(slot)
         asked, trial = slot.check, slot.trial
         with self._coordinator.store.transaction():
             if trial is not None and asked is not None:
-                assert trial.handle is not None and timeout is not None
+                assert trial.handle is not None
                 failed: dict[str, Any] = dict.fromkeys(self._timeouts, FailedCheck(error))
                 costs = {slot.checking: timeout}
                 report = asked.report._replace(measured=failed, check_cost_s=costs)
                 try:
-                    decision = self._coordinator.fail_check(trial, report, error)
+                    decision = self._coordinator.fail_check(trial, report, reason)
                 except ReportError:  # a report that could not have been taken either
-                    self._lost(slot, error)
+                    self._lost(slot, reason)
                     return
                 if decision is not None:
                     self._listeners.call("on_report", trial.number, report, decision)
                 self._queue.count_failure(slot, trial, error)
             else:
-                self._lost(slot, error)
+                self._lost(slot, reason)

@@ -6,12 +6,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from acetune.core.errors import StudyError
+from acetune.core.reason import Reason
 from acetune.run._messages import Evaluate, Evaluated
 from acetune.run._options import Settings
 from acetune.run._pool import Slot
 from acetune.run.study_callbacks import Listeners
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.study_trial import StudyTrial
+
+
+class EndedStudyError(StudyError):
+    """A study that cannot go well was ended: ``why`` in a line, and the details of an example."""
+
+    def __init__(self, why: str, details: str = "") -> None:
+        super().__init__(f"{why}; {details}" if details else why)
+        self.why = why
 
 
 class TrialQueue:
@@ -78,7 +87,7 @@ class TrialQueue:
         self.release(slot)
 
     def fail(
-        self, slot: Slot, error: str, traceback: str | None = None, certain: bool = False
+        self, slot: Slot, reason: Reason, traceback: str | None = None, certain: bool = False
     ) -> None:
         """The slot's trial went wrong; ``certain``: it would again, and so would any other.
 
@@ -89,29 +98,31 @@ class TrialQueue:
         assert trial is not None
         if trial.handle is not None and not trial.running:
             # it had been stopped or had finished; what it did then does not change that
-            text = f"trial {trial.number} went wrong after its end: {error}"
+            text = f"trial {trial.number} went wrong after its end: {reason}"
             self._listeners.notice(text)
             self.release(slot)
             return
-        self._coordinator.fail(trial, error, traceback)
+        self._coordinator.fail(trial, reason, traceback)
+        error = traceback or str(reason)
         if certain:
             trial.failures = max(trial.failures, self._settings.retries + 1)  # not tried again
             if not any(self._coordinator.stopper.history.strata.values()):
                 self.release(slot)
-                raise StudyError(
-                    f"the training function calls report wrongly, so no trial can go well and the "
-                    f"study was ended; trial {trial.number} failed with:\n{traceback or error}"
+                raise EndedStudyError(
+                    "the training function calls report wrongly, so no trial can go well and the "
+                    "study was ended",
+                    f"trial {trial.number} failed with:\n{error}",
                 )
-        self.count_failure(slot, trial, traceback or error)
+        self.count_failure(slot, trial, error)
 
     def count_failure(self, slot: Slot, trial: StudyTrial, error: str) -> None:
         """A trial has failed: too many of them one after another end the study."""
         self._failures += 1
         self.release(slot)
         if self._failures >= self._settings.max_failures:
-            raise StudyError(
-                f"{self._failures} trials failed one after another, so the study was ended; the "
-                f"last one, trial {trial.number}, with:\n{error}"
+            raise EndedStudyError(
+                f"{self._failures} trials failed one after another, so the study was ended",
+                f"the last one, trial {trial.number}, with:\n{error}",
             )
 
 

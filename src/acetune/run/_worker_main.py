@@ -144,7 +144,7 @@ class Worker:
         checks = {c.name: c.check for c in goals.constraints}
         pipe = self._pipe
         # from the best objective down: the first that holds is the best
-        measured, costs = evaluate(
+        measured, costs, _ = evaluate(
             goals,
             checks,
             model,

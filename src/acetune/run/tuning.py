@@ -44,7 +44,6 @@ from acetune.study.opening import (
     study_path,
 )
 from acetune.study.result import StudyResult, read_result
-from acetune.study.summary import shown
 from acetune.trial.exclusive import needs_of
 from acetune.trial.trial import Trial
 
@@ -222,8 +221,7 @@ def tune(
         driver = Engine(coordinator, queue, pool, settings, listeners)
         status = StudyStatus(coordinator, time_budget_s, max_trials, driver.elapsed)
         listeners.call("on_start", status)
-        if store.begun_anew:
-            text = f"nothing was reported in {shown(path)} so far: the study is begun anew"
+        for text in store.notices:
             listeners.notice(text)
         if study is None:
             text = f"no study= was given: the study is kept in {path}, and cannot be resumed"

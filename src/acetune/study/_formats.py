@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import json
+import os
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
+from acetune.core.errors import StudyFileError
 from acetune.core.reason import NO_REASON, Reason, Wording
 from acetune.study.connections import connect_to_read
+from acetune.trial.artifacts import sync_folder
 
 FORMAT = 3
 
@@ -97,10 +101,12 @@ def _to_3(db: sqlite3.Connection) -> None:
     db.execute(
         "CREATE TABLE wordings (code TEXT PRIMARY KEY, sentence TEXT NOT NULL, short TEXT NOT NULL)"
     )
+    first_due = "first due at step {first} of {steps}"
     wordings = (
         (EARLIER, "{text}", ""),
         (f"{EARLIER}_stop", "{text}", "stopped by the policy"),
-        (f"{EARLIER}_schedule", "first due at step {first} of {steps}", "along the way"),
+        (f"{EARLIER}_schedule", first_due, "along the way"),
+        (f"checked_once_{EARLIER}", first_due, "at the end"),
         ("interrupted_by_user", "interrupted by the user", ""),
         ("session_failed", "an error: {text}", ""),
     )
@@ -112,7 +118,9 @@ def _to_3(db: sqlite3.Connection) -> None:
         planned = ("", "{}")
         if interval is not None:
             numbers = {"first": interval, "steps": "an unknown number" if total is None else total}
-            planned = (f"{EARLIER}_schedule", json.dumps(numbers))
+            once = total is not None and 1 != interval >= total
+            code = f"checked_once_{EARLIER}" if once else f"{EARLIER}_schedule"
+            planned = (code, json.dumps(numbers))
         db.execute(
             "UPDATE trials SET reason = ?, reason_numbers = ?, schedule = ?, schedule_numbers = ? "
             "WHERE rowid = ?",
@@ -135,9 +143,24 @@ def _to_3(db: sqlite3.Connection) -> None:
 _STEPS = {1: _to_2, 2: _to_3}  # from each older format to the next one
 
 
-def bring_up(db: sqlite3.Connection) -> None:
-    """Bring a file of an older format up to this one, all at once or not at all."""
+def known_format(db: sqlite3.Connection, path: Path) -> int:
+    """The format of a file; one that this version does not know is refused."""
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if version > FORMAT:
+        raise StudyFileError(
+            f"{path} was written by a newer acetune (format {version}, this one reads {FORMAT}); "
+            "upgrade with: pip install --upgrade acetune"
+        )
+    if version < 1:
+        raise StudyFileError(
+            f"{path} is damaged: it has format {version}, which no acetune has written (this one "
+            f"reads 1 to {FORMAT}); it was left untouched"
+        )
+    return version
+
+
+def bring_up(db: sqlite3.Connection, version: int) -> None:
+    """Bring a file of an older format up to this one, all at once or not at all."""
     if version == FORMAT:
         return
     db.execute("BEGIN IMMEDIATE")
@@ -147,19 +170,53 @@ def bring_up(db: sqlite3.Connection) -> None:
         db.execute(f"PRAGMA user_version = {FORMAT}")
 
 
+def keep_copy(db: sqlite3.Connection, path: Path, version: int) -> Path:
+    """A copy of the file as it is, beside it, on disk before the file is brought up.
+
+    What is there stays: a copy of another moment gets a number.
+    """
+    file = path.resolve()
+    building = file.with_name(f"{file.name}.format-{version}-new")
+    try:
+        building.unlink(missing_ok=True)
+        try:
+            with contextlib.closing(sqlite3.connect(building)) as copy:
+                db.backup(copy)  # with what is in the log beside the file
+            place, n = file.with_name(f"{file.name}.format-{version}"), 1
+            while os.path.lexists(place):
+                if place.is_file() and filecmp.cmp(building, place, shallow=False):
+                    return place  # somebody was interrupted here before
+                n += 1
+                place = file.with_name(f"{file.name}.format-{version}-{n}")
+            building.rename(place)
+            sync_folder(file.parent)
+            return place
+        finally:
+            building.unlink(missing_ok=True)
+    except (OSError, sqlite3.Error) as error:
+        raise StudyFileError(
+            f"{path} has format {version} and has to be brought up to {FORMAT} for its study to go "
+            f"on; a copy of it has to be made beside it first, and cannot be: {error}; it was left "
+            "as it was"
+        ) from None
+
+
 def connect_as_now(path: Path) -> sqlite3.Connection:
     """A study file to read, in the format of now: one of an older format is brought up in a copy.
 
     The copy is in memory. The file itself changes only when its study goes on.
     """
-    db = connect_to_read(path)
-    if int(db.execute("PRAGMA user_version").fetchone()[0]) not in _STEPS:
-        return db
-    copy = sqlite3.connect(":memory:")
-    with contextlib.closing(db):
-        db.backup(copy)
-    bring_up(copy)
-    return copy
+    with contextlib.ExitStack() as opened:
+        db = opened.enter_context(contextlib.closing(connect_to_read(path)))
+        version = known_format(db, path)
+        if version < FORMAT:
+            copy = opened.enter_context(contextlib.closing(sqlite3.connect(":memory:")))
+            db.backup(copy)
+            db.close()
+            db = copy
+            bring_up(db, version)
+        opened.pop_all()  # it stays open
+    return db
 
 
 def read_wordings(db: sqlite3.Connection) -> dict[str, Wording]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from acetune.core.goals import Estimate, Objective
+from acetune.core.goals import Objective
 from acetune.study.best_checkpoints import valid_at, valid_checkpoints
 from acetune.study.findings import Confirmation, FoundCheckpoint, latest_uses, place_of
 from acetune.study.view import StudyView
@@ -80,8 +80,7 @@ def with_confirmation(
     use = latest_uses(uses).get(place_of(found))
     if use is None:
         return found
-    values = {name: Estimate(*measured) for name, measured in use["metrics"].items()}
-    said = Confirmation(use["status"], values, use["error"], ranges or {})
+    said = Confirmation(use["status"], use["metrics"], use["error"], ranges or {})
     return replace(found, confirmation=said)
 
 

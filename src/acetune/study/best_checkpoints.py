@@ -58,6 +58,27 @@ def checked_rows(view: StudyView, stratum: int) -> Array:
     return rows
 
 
+def incumbents(view: StudyView) -> Array:
+    """Rows of the valid checkpoints that were better than all before them, in order."""
+    reports = view.reports
+    rows = np.flatnonzero(reports.stratum == VALID)
+    rows = rows[usable(reports.checked_objective[rows])]
+    found: Array = rows[improvements(losses(view.goals.objective, reports.checked_objective[rows]))]
+    return found
+
+
+def improvements(loss: Array) -> Array:
+    """Where a loss is lower than ever before.
+
+    >>> improvements(np.array([math.inf, 3.0, 3.0, 4.0, 1.0])).tolist()
+    [1, 4]
+    """
+    if not len(loss):
+        return np.zeros(0, np.int64)
+    best = np.minimum.accumulate(loss)
+    return np.flatnonzero((loss == best) & np.r_[np.isfinite(loss[0]), best[1:] < best[:-1]])
+
+
 def valid_checkpoints(view: StudyView, most: int = _MOST_FOUND) -> list[FoundCheckpoint]:
     """The best valid checkpoint of each of the best trials, best first."""
     return [

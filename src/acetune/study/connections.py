@@ -21,7 +21,18 @@ def connect_to_read(path: Path, options: str = "") -> Connection:
 
     ``options`` are further ones of SQLite's address of a file, such as ``&immutable=1``.
     """
-    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro{options}", uri=True, timeout=10)
+    return sqlite3.connect(reading_address(path) + options, uri=True, timeout=10)
+
+
+def reading_address(path: Path) -> str:
+    """The address by which SQLite opens a file for reading."""
+    return f"{path.resolve().as_uri()}?mode=ro"
+
+
+def write_copy(path: Path, place: Path) -> None:
+    """One new file with all that a file and its log hold."""
+    with contextlib.closing(connect_to_read(path)) as db:
+        db.execute("VACUUM INTO ?", (str(place),))
 
 
 def has_table(path: Path, name: str) -> bool:

@@ -71,6 +71,15 @@ class Coordinator:
         self._journal.added(trial)
         return trial
 
+    def reject(self, params: Mapping[str, Any], reason: Reason) -> int:
+        """A configuration that breaks a limit on the configuration alone: never trained."""
+        trial = StudyTrial(self._next, 1, dict(params))
+        self._next += 1
+        self.rejected += 1
+        self._journal.added(trial)
+        self._journal.ended(trial, "rejected", reason)
+        return trial.number
+
     def begin(
         self,
         trial: StudyTrial,
@@ -168,7 +177,7 @@ class Coordinator:
         """The trial was cut off by the end of the budget, or by the user."""
         self._end(trial, "interrupted", reason)
 
-    def fail_check(self, trial: StudyTrial, report: Report, error: str) -> Decision | None:
+    def fail_check(self, trial: StudyTrial, report: Report, reason: Reason) -> Decision | None:
         """A check that had to be cut off: it counts as a failed one, and its trial has failed."""
         handle = trial.begun
         decision = None
@@ -179,7 +188,7 @@ class Coordinator:
             self._journal.checked(trial, report, "end")
         if handle.state != "failed":  # whatever the policy made of the report
             handle.restore("running")
-            self.fail(trial, error)
+            self.fail(trial, reason)
         return decision
 
     def outcome(self, number: int) -> Outcome:
@@ -233,16 +242,6 @@ class StudyCoordinator(Coordinator):
         super().__init__(stopper, StudyJournal(store, self.kept_models, stopper.goals, clock))
         self.on_notice: Callable[[str], object] = lambda text: None  # what the user should know
         self._clock = clock
-
-    def reject(self, params: Mapping[str, Any], reason: Reason) -> int:
-        """A configuration that breaks a limit on the configuration alone: never trained."""
-        number = self._next
-        self._next += 1
-        self.rejected += 1
-        now = self._clock()
-        self.store.add_trial(number, 1, params, now, 0)
-        self.store.end_trial(number, 1, "rejected", reason, now)
-        return number
 
     def add_attempt(self, number: int, resumed_from: int | None = None) -> StudyTrial:
         """Another try at a trial that failed or was cut off, from its checkpoint if it has one.

@@ -98,21 +98,19 @@ def open_study(path: Path, description: Mapping[str, Any], experiment: Path | No
     """
     if not path.exists():
         return Store.create(path, description, experiment)
-    store = Store.open(path, experiment)
+    anew = False
+
+    def look(store: Store) -> None:
+        nonlocal anew
+        anew = _is_to_begin_anew(store, description)
+
+    store = Store.open(path, experiment, look)
     try:
-        with store.understanding():
-            known = store.study()
-            reports = store.rows("SELECT 1 FROM reports LIMIT 1")
-            states = {row["state"] for row in store.rows("SELECT state FROM trials")}
-        changed = [what for what in _MUST_STAY if known[what] != description[what]]
-        # what has reported nothing is nothing to go on with: a mistake was made and is mended now
-        if not reports and (changed or ("failed" in states and states <= {"failed", "rejected"})):
+        if anew:
             with store.transaction():
                 store.begin_anew(description)
             return store
-        for what in changed:
-            raise StudyChangedError(_changed(path, what, known[what], description[what]))
-        if known["code_hash"] != description["code_hash"]:
+        if store.study()["code_hash"] != description["code_hash"]:
             warnings.warn(
                 f"the training function or a check has changed since {path} was begun; its earlier "
                 "trials are compared with the new ones all the same",
@@ -125,6 +123,21 @@ def open_study(path: Path, description: Mapping[str, Any], experiment: Path | No
         store.close()
         raise
     return store
+
+
+def _is_to_begin_anew(store: Store, description: Mapping[str, Any]) -> bool:
+    """Whether a file holds nothing to go on with; an error if it is about another study."""
+    with store.understanding():
+        known = store.study()
+        reports = store.rows("SELECT 1 FROM reports LIMIT 1")
+        states = {row["state"] for row in store.rows("SELECT state FROM trials")}
+    changed = [what for what in _MUST_STAY if known[what] != description[what]]
+    # what has reported nothing is nothing to go on with: a mistake was made and is mended now
+    if not reports and (changed or ("failed" in states and states <= {"failed", "rejected"})):
+        return True
+    for what in changed:
+        raise StudyChangedError(_changed(store.path, what, known[what], description[what]))
+    return False
 
 
 def _changed(path: Path, what: str, known: str, given: str) -> str:

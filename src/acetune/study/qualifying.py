@@ -87,15 +87,12 @@ def strictness(view: StudyView, index: int, since: int = 0) -> Array:
 
 
 def on_fresh(view: StudyView, rows: Array) -> Iterator[tuple[Array, Mapping[str, Estimate]]]:
-    """What fresh data said: which of the rows it is about, and the values there.
-
-    The latest use of a checkpoint counts.
-    """
+    """What fresh data said: which of the rows it is about, and the values there."""
     reports = view.reports
     for (trial, attempt, step), use in latest_uses(view.confirmations).items():
         same = (reports.trial[rows] == trial) & (reports.attempt[rows] == attempt)
         same &= reports.checked_step[rows] == step
-        yield same, {name: Estimate(*measured) for name, measured in use["metrics"].items()}
+        yield same, use["metrics"]
 
 
 def _best(view: StudyView, goals: Goals, rows: Array) -> FoundCheckpoint | None:

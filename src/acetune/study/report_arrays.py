@@ -1,37 +1,27 @@
-"""Reports and checks of a study as NumPy columns, read from its file.
-
-Python's ``sqlite3`` makes an object of every value it hands over, and that is what reading costs.
-So :func:`read_reports` asks for what differs from row to row only, and in a second query for the
-few rows that are not as nearly all are: a report of a first attempt, checked itself if at all.
-
-:mod:`acetune.study.read_ahead` runs this file as a program: so it imports nothing else of the
-package.
-"""
+"""Reports and checks of a study as NumPy columns, read from its file."""
 
 from __future__ import annotations
 
 import sqlite3
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[Any]
+from acetune.core.decision import INVALID as INVALID  # strata by their numbers, for all readers
+from acetune.core.decision import STRATA as STRATA
+from acetune.core.decision import UNCHECKED as UNCHECKED
+from acetune.core.decision import VALID as VALID
+from acetune.study._report_rows import LAST, Rows, read_rows
+from acetune.study._report_rows import Array as Array
 
 STEP, END, AFTER = 0, 1, 2
 """Kinds of report: one of a step, and a check at or after the end of its trial."""
-
-UNCHECKED, INVALID, VALID = 0, 1, 2
-"""Strata of reports, by their numbers in ``core/decision.py``; a test holds them to be the same."""
 
 CONTINUE, STOP, FINISH = 0, 1, 2
 """What was decided at a report."""
 
 KINDS = ("step", "end", "after")
-STRATA = ("unchecked", "invalid", "valid")
 DECISIONS = ("continue", "stop", "finish")
 
 _REPORT_TYPES = {
@@ -50,7 +40,6 @@ _REPORT_TYPES = {
     "snapshot_cost_s": "f8",
     "time": "f8",
 }
-_ROW = np.dtype(list(_REPORT_TYPES.items()))
 _CHECK_TYPES = {
     "seq": "i8",
     "constraint": "i2",
@@ -161,78 +150,50 @@ def no_checks() -> Growing:
     return Growing(_CHECK_TYPES)
 
 
-_LAST = 2**63 - 1  # the largest number that SQLite knows
-_USUAL = np.dtype(
-    [("trial", "i8"), ("step", "i8")]
-    + [(name, "f8") for name in ("objective", "violation", "primary_cost_s", "time")]
-)
-_USUAL_REPORTS = """
-SELECT trial, step, objective, violation, primary_cost_s, time
-FROM reports WHERE seq > ? AND seq <= ? ORDER BY seq
-"""
-_ODD_REPORTS = """
-SELECT seq, attempt, kind, stratum, decision, coalesce(checked_step, 0), checked_objective,
-    snapshot_cost_s
-FROM reports WHERE seq > ? AND seq <= ? AND (decision != 'continue' OR attempt != 1
-    OR snapshot_cost_s != 0 OR kind != 'step' OR CASE WHEN violation IS NULL
-        THEN stratum != 'unchecked' OR checked_step NOT NULL OR checked_objective NOT NULL
-        ELSE stratum != CASE violation WHEN 0 THEN 'valid' ELSE 'invalid' END
-            OR checked_step IS NOT step OR checked_objective IS NOT objective END)
-ORDER BY seq
-"""
-
-
-def read_reports(db: sqlite3.Connection, after: int, last: int = _LAST) -> dict[str, Array]:
+def read_reports(db: sqlite3.Connection, after: int, last: int = LAST) -> dict[str, Array]:
     """The reports with a ``seq`` larger than ``after``, up to ``last``."""
-    rows = np.fromiter(db.execute(_USUAL_REPORTS, (after, last)), dtype=_USUAL)
-    seq = _sequence(db, after, last, len(rows))
-    step, violation = rows["step"], rows["violation"]
+    return columns_of(read_rows(db, after, last))
+
+
+def columns_of(rows: Rows) -> dict[str, Array]:
+    """Rows of the file as columns."""
+    count, usual = len(rows.seq), rows.usual
+    step, violation = usual["step"], usual["violation"]
     checked = ~np.isnan(violation)
     found: dict[str, Array] = {
-        "seq": seq,
-        "trial": rows["trial"],
-        "attempt": np.ones(len(rows), "i2"),
-        "kind": np.full(len(rows), STEP, "i1"),
+        "seq": rows.seq,
+        "trial": usual["trial"],
+        "attempt": np.ones(count, "i2"),
+        "kind": np.full(count, STEP, "i1"),
         "step": step,
-        "objective": rows["objective"],
+        "objective": usual["objective"],
         "checked_step": np.where(checked, step, 0),
-        "checked_objective": np.where(checked, rows["objective"], np.nan),
+        "checked_objective": np.where(checked, usual["objective"], np.nan),
         "violation": violation,
         "stratum": np.where(checked, np.where(violation == 0, VALID, INVALID), UNCHECKED),
-        "decision": np.full(len(rows), CONTINUE, "i1"),
-        "primary_cost_s": rows["primary_cost_s"],
-        "snapshot_cost_s": np.zeros(len(rows)),
-        "time": rows["time"],
+        "decision": np.full(count, CONTINUE, "i1"),
+        "primary_cost_s": usual["primary_cost_s"],
+        "snapshot_cost_s": np.zeros(count),
+        "time": usual["time"],
     }
-    _correct(found, db.execute(_ODD_REPORTS, (after, last)).fetchall())
+    odd = rows.odd
+    if len(odd):  # put in place what they have otherwise
+        at = np.searchsorted(rows.seq, odd["seq"])
+        for name in ("attempt", "checked_step", "checked_objective", "snapshot_cost_s"):
+            found[name][at] = odd[name]
+        for name, words in (("kind", KINDS), ("stratum", STRATA), ("decision", DECISIONS)):
+            found[name][at] = _numbers(odd[name], words)
     return found
 
 
-def _correct(found: dict[str, Array], odd: list[tuple[Any, ...]]) -> None:
-    """Put in place what the rows of ``_ODD_REPORTS`` have otherwise than nearly all rows."""
-    if not odd:
-        return
-    seq, attempt, kind, stratum, decision, checked_step, checked_objective, snapshot = zip(
-        *odd, strict=True
-    )
-    at = np.searchsorted(found["seq"], np.array(seq))
-    found["attempt"][at] = attempt
-    found["kind"][at] = [KINDS.index(word) for word in kind]
-    found["stratum"][at] = [STRATA.index(word) for word in stratum]
-    found["decision"][at] = [DECISIONS.index(word) for word in decision]
-    found["checked_step"][at] = checked_step
-    found["checked_objective"][at] = np.array(checked_objective, "f8")
-    found["snapshot_cost_s"][at] = snapshot
-
-
-def _sequence(db: sqlite3.Connection, after: int, last: int, count: int) -> Array:
-    """The numbers of the reports: without gaps, unless somebody has deleted some."""
-    largest = db.execute("SELECT coalesce(max(seq), 0) FROM reports WHERE seq <= ?", (last,))
-    if largest.fetchone()[0] - after == count or count == 0:
-        return np.arange(after + 1, after + 1 + count)
-    sql = "SELECT seq FROM reports WHERE seq > ? AND seq <= ? ORDER BY seq"
-    rows = db.execute(sql, (after, last))
-    return np.fromiter((row[0] for row in rows), dtype="i8", count=count)
+def _numbers(written: Array, words: Sequence[str]) -> Array:
+    """The places of what was written among the words; another word is a damaged file."""
+    found = np.full(len(written), -1, "i1")
+    for number, word in enumerate(words):
+        found[written == word.encode()] = number
+    if (found < 0).any():
+        raise ValueError(f"{written[found.argmin()]!r} is none of {', '.join(words)}")
+    return found
 
 
 def read_checks(db: sqlite3.Connection, after: int, constraints: Sequence[str]) -> dict[str, Array]:
@@ -248,23 +209,3 @@ def read_checks(db: sqlite3.Connection, after: int, constraints: Sequence[str]) 
     values = (*constraints, after) if several else (after,)
     rows = np.fromiter(db.execute(sql, values), dtype=types)
     return {name: rows[name] for name in types.names or ()}
-
-
-def rows_from_bytes(written: bytes) -> dict[str, Array]:
-    """The columns that :func:`_write_reports` wrote, one row after the other."""
-    rows = np.frombuffer(written, _ROW)
-    return {name: rows[name] for name in _REPORT_TYPES}
-
-
-def _write_reports(uri: str, last: int) -> None:
-    """Write the reports up to ``last`` to the standard output."""
-    db = sqlite3.connect(uri, uri=True, timeout=10)
-    found = read_reports(db, 0, last)
-    rows = np.empty(len(found["seq"]), _ROW)
-    for name in _REPORT_TYPES:
-        rows[name] = found[name]
-    sys.stdout.buffer.write(rows.data)
-
-
-if __name__ == "__main__":
-    _write_reports(sys.argv[1], int(sys.argv[2]))

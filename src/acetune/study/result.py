@@ -16,6 +16,7 @@ from acetune.core.formatting import count, number
 from acetune.core.goals import Goals
 from acetune.core.numbers import is_number
 from acetune.core.reason import INTERRUPTED, Reason
+from acetune.policies.policy import checked_every_step
 from acetune.study.answer import (
     Outcome,
     best_rejected,
@@ -116,6 +117,7 @@ class StudyResult:
     info: Mapping[str, Any]  # the study row of the file
     failed_check: FailureOfCheck | None = None  # the first that gave no number
     finite_reports: int = 0  # whose objective was a finite number; only such are worth a check
+    due_at_every_step: bool = False  # whether a check was, in every trial
 
     @property
     def outcome(self) -> Outcome:
@@ -262,4 +264,10 @@ def result_of(view: StudyView) -> StudyResult:
         info=view.tables["study"][0],
         failed_check=failed_check(view) if ledger.failed_checks else None,
         finite_reports=int(np.count_nonzero(np.isfinite(reports.objective) & steps)),
+        due_at_every_step=_due_at_every_step(view.trials),
     )
+
+
+def _due_at_every_step(trials: Iterable[TrialRow]) -> bool:
+    plans = [trial.schedule for trial in trials if trial.schedule]
+    return bool(plans) and all(map(checked_every_step, plans))

@@ -14,14 +14,14 @@ import json
 import math
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
 from acetune.core.goals import Estimate, FailedCheck
-from acetune.core.measurements import from_columns
+from acetune.core.measurements import from_columns, to_json
 from acetune.core.reason import Reason, Wording
 from acetune.study._formats import (
     FORMAT,
@@ -29,6 +29,8 @@ from acetune.study._formats import (
     as_reason,
     bring_up,
     connect_as_now,
+    keep_copy,
+    known_format,
     read_wordings,
 )
 from acetune.study.connections import connect_to_read
@@ -117,7 +119,7 @@ class Store:
         self._experiment = experiment
         self._db = connection
         self._lock = lock
-        self.begun_anew = False  # what it held from before was given up
+        self.notices: list[str] = []  # what has happened to the file, for the user to know
         self._wordings: dict[str, Wording] = {}  # what codes mean, once one was written
         newest = connection.execute("SELECT coalesce(max(seq), 0) FROM reports").fetchone()
         self._seq: int = newest[0]
@@ -153,16 +155,24 @@ class Store:
                 path.with_name(path.name + leftover).unlink(missing_ok=True)
             building.rename(path)
             sync_folder(path.parent)
-        except (OSError, sqlite3.Error) as error:
+            return cls(path, _connect(path), lock, experiment)
+        except BaseException as error:
             _unlock(lock)
-            raise StudyFileError(f"cannot write the study file {path}: {error}") from None
-        return cls(path, _connect(path), lock, experiment)
+            if isinstance(error, (OSError, sqlite3.Error)):
+                raise StudyFileError(f"cannot write the study file {path}: {error}") from None
+            raise
 
     @classmethod
-    def open(cls, path: Path, experiment: Path | None = None) -> Store:
+    def open(
+        cls,
+        path: Path,
+        experiment: Path | None = None,
+        look: Callable[[Store], None] = lambda store: None,
+    ) -> Store:
         """Open an existing study file for writing; refused while another process has it.
 
-        One of an older format is brought up to this one.
+        One of an older format is brought up to this one, and a copy of it kept. ``look`` is called
+        before anything is done to the file, and may raise.
         """
         _inspect(path)
         try:
@@ -173,30 +183,40 @@ class Store:
         try:
             db = _connect(path)
             store = cls(path, db, lock, experiment)
-            store.kept()  # what leads elsewhere is refused before anything is done to the file
-            bring_up(db)
-        except (sqlite3.Error, StudyFileError) as error:
+            store.kept()  # what leads elsewhere is refused
+            look(store)
+            version = known_format(db, path)
+            if version < FORMAT:
+                copy = keep_copy(db, path, version)
+                bring_up(db, version)
+                store.notices.append(
+                    f"{path.name} was brought up from format {version} to {FORMAT}; {copy.name} "
+                    "beside it is a copy of what it was: delete that when you like"
+                )
+        except BaseException as error:
             if db is not None:
                 db.close()
             _unlock(lock)
-            if isinstance(error, StudyFileError):
-                raise
-            raise StudyFileError(f"cannot open {path} for writing: {error}") from None
+            if isinstance(error, sqlite3.Error):
+                raise StudyFileError(f"cannot open {path} for writing: {error}") from None
+            raise
         return store
 
     @classmethod
     def read(cls, path: Path) -> Store:
         """Open an existing study file for reading, also while a study is running."""
         _inspect(path)
-        db = connect_as_now(path)
+        db = None
         try:
+            db = connect_as_now(path)
             store = cls(path, db, None)
             store.kept()
-        except (sqlite3.Error, StudyFileError) as error:
-            db.close()
-            if isinstance(error, StudyFileError):
-                raise
-            raise StudyFileError(f"cannot read {path}: {error}") from None
+        except BaseException as error:
+            if db is not None:
+                db.close()
+            if isinstance(error, sqlite3.Error):
+                raise StudyFileError(f"cannot read {path}: {error}") from None
+            raise
         return store
 
     def close(self) -> None:
@@ -392,15 +412,16 @@ class Store:
         attempt: int,
         step: int,
         status: str,
-        metrics: Mapping[str, tuple[float, float]],
+        metrics: Mapping[str, Estimate],
         error: str | None,
         time: float,
     ) -> None:
         """The confirmation data was used once more."""
+        written = {name: to_json(found) for name, found in metrics.items()}
         self._db.execute(
             "INSERT INTO confirmations (trial, attempt, step, status, metrics, error, time) "
             "VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (trial, attempt, step, status, json.dumps(metrics), _writable(error), time),
+            (trial, attempt, step, status, json.dumps(written), _writable(error), time),
         )
 
     def begin_anew(self, study: Mapping[str, Any]) -> None:
@@ -410,7 +431,8 @@ class Store:
             self._db.execute(f"DELETE FROM {table['name']}")
         self._wordings = {}
         _insert_study(self._db, study)
-        self.begun_anew = True
+        text = f"nothing was reported in {self.path.name} so far: the study is begun anew"
+        self.notices.append(text)
 
     def set_settings(self, settings: str, code_hash: str) -> None:
         """Settings that a resume may change."""
@@ -649,21 +671,16 @@ def _inspect(path: Path) -> None:
     try:
         # as if it never changed: nothing is put beside a file that may be another program's
         with contextlib.closing(connect_to_read(path, "&immutable=1")) as db:
-            version, application = (
-                int(db.execute(f"PRAGMA {name}").fetchone()[0])
-                for name in ("user_version", "application_id")
-            )
+            application = int(db.execute("PRAGMA application_id").fetchone()[0])
+            if application == _APPLICATION_ID:
+                known_format(db, path)
     except (sqlite3.Error, UnicodeDecodeError):
         raise StudyFileError(foreign) from None
     if application != _APPLICATION_ID:
         raise StudyFileError(f"{path} is a database of another program; it was left untouched")
-    if version > FORMAT:
-        raise StudyFileError(
-            f"{path} was written by a newer acetune (format {version}, this one reads {FORMAT}); "
-            "upgrade with: pip install --upgrade acetune"
-        )
     try:
         with contextlib.closing(connect_to_read(path)) as db:
+            known_format(db, path)  # again: the log beside it may say another one
             verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
             db.execute("SELECT count(*) FROM study")
     except sqlite3.OperationalError as error:
@@ -681,6 +698,8 @@ def _lock(path: Path) -> int:
     lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"process {os.getpid()}".encode(), 0)
     except BlockingIOError:
         owner = os.read(lock, 100).decode(errors="replace").strip() or "another process"
         os.close(lock)
@@ -688,8 +707,9 @@ def _lock(path: Path) -> int:
             f"{path} is being run by {owner}; wait for it to end, or look at it with: "
             f"acetune show {path}"
         ) from None
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"process {os.getpid()}".encode(), 0)
+    except OSError:  # a full disk, say
+        os.close(lock)
+        raise
     return lock
 
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from acetune.core.formatting import count, estimate, missing_words, number, parameters
 from acetune.core.goals import Constraint, Goals
@@ -33,7 +33,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         rows.append(("trust", trust_in_best(result)))
     elif best is None:
         name = "none feasible" if goals.constraints else "no answer"
-        rows.append((name, nothing_feasible(result)))
+        rows.append((name, nothing_feasible(result).text))
         if result.nearest_miss is not None:
             rows.append(("nearest miss", describe_checkpoint(goals, result.nearest_miss)))
     else:
@@ -103,26 +103,35 @@ def summary_text(result: StudyResult) -> str:
     return "\n".join(f"{name:14s} {text}" for name, text in summary_rows(result))
 
 
-def nothing_feasible(result: StudyResult) -> str:
+class NoAnswer(NamedTuple):
+    """Why there is no answer, and what may help."""
+
+    text: str
+    tells_nearest: bool = False  # whether the text has what the nearest miss came to
+
+
+def nothing_feasible(result: StudyResult) -> NoAnswer:
     """Why there is no answer, and what may help."""
     goals, ledger = result.goals, result.ledger
     checked, reports = ledger.checks, ledger.reports
     if not reports:
-        return "nothing was reported" if result.ended is not None else "nothing reported so far"
+        ended = result.ended is not None
+        return NoAnswer("nothing was reported" if ended else "nothing reported so far")
     if not checked and result.finite_reports == 0:
         text = (
             f"{goals.objective.name} was not a finite number in any of {count(reports, 'report')}"
         )
-        return f"nothing could be checked: {text}" if goals.constraints else text
+        return NoAnswer(f"nothing could be checked: {text}" if goals.constraints else text)
     if result.ended is None:  # it runs, or was killed: more may come
-        return f"none yet: {count(checked, 'check')} made so far, in {count(reports, 'report')}"
+        made = f"{count(checked, 'check')} made so far, in {count(reports, 'report')}"
+        return NoAnswer(f"none yet: {made}")
     failed = result.failed_check
     if checked and ledger.failed_checks == checked and failed is not None:
         # more checks would fail as well: the check has to be mended
         which = "the one check that was made"
         if checked > 1:
             which = f"every one of the {checked:,} checks that were made"
-        return (
+        return NoAnswer(
             f"{which} failed, so nothing is known to qualify; the check of "
             f"{failed.constraint!r} says: {failed.error}"
         )
@@ -134,9 +143,9 @@ def nothing_feasible(result: StudyResult) -> str:
     if rarest and 2 * by_constraint[rarest].checks < checked:
         text += (
             f"; {rarest} was measured of {by_constraint[rarest].checks:,} of them, as another "
-            "limit was broken first: policy='ace2:one_by_one=False' measures all"
+            f"limit was broken first: {_measuring_all(result)} measures all"
         )
-    elif 2 * checked < reports and json.loads(result.info["policy"]).get("interval") != 1:
+    elif 2 * checked < reports and not result.due_at_every_step:
         text += (
             f"; {reports:,} were reported, and policy='ace-beta1' (check at every step) checks "
             "more of them"
@@ -147,7 +156,15 @@ def nothing_feasible(result: StudyResult) -> str:
             for limit in broken_limits(goals, miss)
         )
         text += f", and the nearest is far away, with {near}: is the limit right?"
-    return text
+        return NoAnswer(text, tells_nearest=True)
+    return NoAnswer(text)
+
+
+def _measuring_all(result: StudyResult) -> str:
+    """The policy of the study, changed so that it leaves out no constraint."""
+    policy = json.loads(result.info["policy"])
+    option = "one_by_one=False" if "one_by_one" in policy else "one_by_one = False in its class"
+    return f"{policy['name']} with {option}"
 
 
 def _short(seconds: float) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Goals, goals_from_json
+from acetune.core.measurements import from_json
 from acetune.core.reason import Reason, Wording
 from acetune.study._formats import as_reason, connect_as_now, read_wordings
 from acetune.study.read_ahead import ReadAhead
@@ -90,7 +91,7 @@ class StudyView:
     trials:
         The latest attempt of each trial, in the order of their numbers.
     sessions, confirmations:
-        The rows of these tables, in order.
+        The rows of these tables, in order; what was measured is decoded.
     ended:
         Why the last session ended; None while it runs, or if it was killed.
     models:
@@ -257,7 +258,8 @@ class StudyView:
             last = self.sessions[-1]
             self.ended = as_reason(store.wordings(), last["ended"], last["ended_numbers"])
         self.confirmations = [
-            {**use, "metrics": json.loads(use["metrics"])} for use in read["confirmations"]
+            {**use, "metrics": {n: from_json(m) for n, m in json.loads(use["metrics"]).items()}}
+            for use in read["confirmations"]
         ]
         self.models = {
             (row.trial, row.attempt, row.step): row.kept

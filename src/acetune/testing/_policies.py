@@ -361,18 +361,18 @@ def every_decision_has_a_reason(policy: Policy) -> None:
 
 def _require_words(decision: Decision) -> None:
     for reason in (decision.reason, decision.because.short):
-        filled = reason.strip() and not set(reason) & set("{}") and "None" not in reason
+        filled = reason.strip() and not set(reason) & set("{}")
         require(filled, f"the reason of {decision} reads {reason!r}")
 
 
 def decisions_hold_numbers(policy: Policy) -> None:
-    """A rank has how many were ranked, and what was compared with is no NaN."""
+    """A rank has how many were ranked, and what was compared with is known: no None, no NaN."""
     for seed in SEEDS:
         for decision in played(policy, seed).decisions:
             rank, of = decision.rank, decision.of
             for name, number in decision.numbers.items():
-                known = isinstance(number, str) or not math.isnan(number)
-                require(known, f"{name} of {decision} is NaN")
+                known = isinstance(number, str) or (number is not None and not math.isnan(number))
+                require(known, f"{name} of {decision} is {number}")
             require((rank is None) == (of is None), f"{decision} has only one of rank and of")
             if rank is not None and of is not None:
                 require(1 <= rank <= of, f"{decision} has rank {rank} of {of}")

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from acetune.core.errors import AcetuneError, ReportCallError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, as_measurement
+from acetune.core.reason import Reason, Wording
 from acetune.core.say_once import SayOnce
 from acetune.trial.link import Report
 
@@ -26,6 +27,9 @@ class Missing:
 
 
 MISSING = Missing()
+_TIMEOUT = Wording(
+    "check_timeout", "the check of {constraint!r} outran its timeout of {timeout:g} s"
+)
 _WHOLE = (0.0, 1.0)  # a share of none or of all has a standard error of 0
 # whose lines nobody has to mend: Python's own, what is installed, and this package
 _NOT_THEIRS = tuple(
@@ -45,6 +49,11 @@ class RaisedCheck(FailedCheck):
     __slots__ = ()
 
 
+def timed_out(constraint: str, timeout_s: float) -> Reason:
+    """Why a trial has failed whose check had to be cut off."""
+    return Reason(_TIMEOUT, {"constraint": constraint, "timeout": timeout_s})
+
+
 class Constant:
     """A constraint value given as it is."""
 
@@ -54,6 +63,14 @@ class Constant:
     def __call__(self) -> object:
         """The value."""
         return self._value
+
+
+class Checked(NamedTuple):
+    """What the checks of a checkpoint gave, what they cost, and whether all limits hold."""
+
+    measured: dict[str, Estimate | FailedCheck]
+    costs: dict[str, float]
+    valid: bool
 
 
 def evaluate(
@@ -66,7 +83,7 @@ def evaluate(
     measuring: Callable[[Callable[..., Any]], AbstractContextManager[object]] = nullcontext,
     best: bool = False,
     order: Sequence[str] | None = None,
-) -> tuple[dict[str, Estimate | FailedCheck], dict[str, float]]:
+) -> Checked:
     """Call the checks in the order declared. After one has failed the rest are not called.
 
     What ``measuring`` gives surrounds each call, outside of its time and timeout.
@@ -110,10 +127,10 @@ def evaluate(
     if best and hold:
         for constraint in goals.constraints:
             if getattr(checks[constraint.name], "measures_again", False):
-                holds = measure(constraint)
-                if order is not None and not holds:
+                hold = measure(constraint) and hold
+                if order is not None and not hold:
                     break
-    return measured, costs
+    return Checked(measured, costs, hold and len(measured) == len(constraints))
 
 
 def call_check(check: Callable[..., Any], name: str, model: object) -> Estimate | FailedCheck:

@@ -389,7 +389,7 @@ class Trial:
         snapshot: Callable[[Any], object] | None = None,
     ) -> tuple[Report, bool]:
         best = due.loss < min(self._gate, self._best_valid_loss)
-        measured, costs = evaluate(
+        measured, costs, valid = evaluate(
             self._goals,
             checks,
             model,
@@ -399,7 +399,6 @@ class Trial:
             best=best,
             order=self._order,
         )
-        valid, _ = self._goals.judge(measured)
         if valid:
             copied = self._best is not None and self._best[1] is model
             self._keep(due.step, due.loss, model, None if copied else snapshot)

@@ -198,7 +198,7 @@ function fillDialog(trial, detail, notice) {
   const close = make("button", { type: "button", class: "quiet", "data-action": "close" }, "Close");
   const parts = [
     make("div", { class: "title-row" }, make("h2", { id: "trial-dialog-title" }, "Trial " + trial), make("span", { class: "badge badge-quiet" }, state), close),
-    ...why.filter((line) => !line.startsWith("parameters: ")).map((line, place) => make("p", { class: place === 0 ? "why" : "why-more" }, short(line, 6000))),
+    ...why.map((line, place) => make("p", { class: place === 0 ? "why" : "why-more" }, short(line, 6000))),
   ];
   if (notice) parts.push(make("p", { class: "quiet-text", role: "status" }, notice));
   if (detail) parts.push(...detailParts(detail));

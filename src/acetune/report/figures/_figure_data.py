@@ -80,12 +80,6 @@ class FigureData:
         """Reports of training of the latest attempt of their trial."""
         return np.asarray(self.view.is_latest & self.is_step)
 
-    @cached_property
-    def valid(self) -> Whole:
-        """Rows of the reports whose checkpoint qualified, with an objective that is a number."""
-        rows = np.flatnonzero(self.view.reports.stratum == VALID)
-        return rows[np.isfinite(self.checked_loss(rows))]
-
     def checked_loss(self, rows: Whole) -> Floats:
         """The losses of the checkpoints that were checked."""
         return losses(self.goals.objective, self.view.reports.checked_objective[rows])

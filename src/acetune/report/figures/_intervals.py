@@ -14,6 +14,7 @@ from acetune.report.figures._figure_data import FigureData, Floats, Mask, thinne
 from acetune.report.figures._look import BEST_OF_ALL, INVALID, NEUTRAL, Json, scatter
 from acetune.report.figures._ranges import log_axis, within_reach
 from acetune.report.figures._text import number, plain
+from acetune.study.view import TrialRow
 
 _TITLE = "Check along the way, or at the end?"
 _MOST = 600
@@ -25,17 +26,14 @@ def intervals(digest: FigureData) -> Drawing:
         return nothing("intervals", _TITLE, "This study has no constraints, so nothing is checked.")
     trials = [row for row in digest.view.trials if row.total_steps and row.interval]
     steps = np.array([row.total_steps for row in trials], float)
-    each = np.array([checked_along(row.interval, row.total_steps) for row in trials], bool)
+    each = np.array([checked_along(row.schedule) for row in trials], bool)
     ratio = within_reach(np.array([row.cost_ratio or math.nan for row in trials], float))
     known = np.isfinite(ratio)
-    often = next(
-        (row.schedule.short for row, along in zip(trials, each, strict=True) if along),
-        "along the way",
-    )
+    often, rarely = _when(trials, each, "along the way"), _when(trials, ~each, "at the end")
     if not known.any():
         why = "No trial has started with a measured cost of a check yet."
         if trials:
-            why += f" {_chosen_words(each, often)}"
+            why += f" {_chosen_words(each, often, rarely)}"
         return nothing("intervals", _TITLE, why)
     shares = (theorem_share(row.schedule) for row in trials)
     p = next((share for share in shares if share is not None), None)
@@ -43,7 +41,7 @@ def intervals(digest: FigureData) -> Drawing:
     data = _threshold(p, steps[known]) if p is not None else []
     for label, which, colour, symbol in (
         (f"checked {often}", each, BEST_OF_ALL, "circle"),
-        ("checked at the end", ~each, INVALID, "square-open"),
+        (f"checked {rarely}", ~each, INVALID, "square-open"),
     ):
         some = rows[which[rows]]
         if len(some):
@@ -70,7 +68,7 @@ def intervals(digest: FigureData) -> Drawing:
     at = np.flatnonzero(known)
     middle = float(np.median(ratio[known]))
     alt = (
-        f"{_chosen_words(each, often)} The measured cost of a check was "
+        f"{_chosen_words(each, often, rarely)} The measured cost of a check was "
         f"{number(float(ratio[known].min()), 3)} to {number(float(ratio[known].max()), 3)} "
         f"training steps, {number(middle, 3)} in the middle."
     )
@@ -84,15 +82,21 @@ def intervals(digest: FigureData) -> Drawing:
                 f" The T of {count(late, 'trial')} became known after the start, when it had been "
                 f"decided already to check {often}."
             )
-    table = _table(each, steps, ratio, often)
+    table = _table(each, steps, ratio, often, rarely)
     return Drawing("intervals", _TITLE, caption, alt, data, layout, table)
 
 
-def _chosen_words(each: Mask, often: str) -> str:
+def _when(trials: list[TrialRow], which: Mask, otherwise: str) -> str:
+    """When those trials are checked, in the few words of the first of them."""
+    shorts = (row.schedule.short for row, one in zip(trials, which, strict=True) if one)
+    return next(shorts, "") or otherwise
+
+
+def _chosen_words(each: Mask, often: str, rarely: str) -> str:
     every = int(each.sum())
     return (
         f"{count(every, 'trial')} {'was' if every == 1 else 'were'} to be checked {often}, "
-        f"{len(each) - every:,} only at the end."
+        f"{len(each) - every:,} only {rarely}."
     )
 
 
@@ -148,9 +152,9 @@ def _caption(p: float | None, shown: int, known: int, unknown: int) -> str:
     return text
 
 
-def _table(each: Mask, steps: Floats, ratio: Floats, often: str) -> SmallTable:
+def _table(each: Mask, steps: Floats, ratio: Floats, often: str, rarely: str) -> SmallTable:
     rows = []
-    for label, which in ((often, each), ("at the end", ~each)):
+    for label, which in ((often, each), (rarely, ~each)):
         if which.any():
             known = ratio[which][np.isfinite(ratio[which])]
             middle = number(float(np.median(known)), 3) if len(known) else "unknown"

@@ -9,6 +9,7 @@ from acetune.report.figures._figure_data import FigureData, Floats, Whole, sprea
 from acetune.report.figures._look import BEST_OF_ALL, MIDDLE, STAR, VALID, Json, note, scatter
 from acetune.report.figures._ranges import within_reach
 from acetune.report.figures._text import number, plain_near, safe, seconds, short, time_unit
+from acetune.study.best_checkpoints import improvements, incumbents
 
 _MOST = 400  # steps of a staircase
 _SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
@@ -18,8 +19,8 @@ def progress(digest: FigureData) -> Drawing:
     """How good the best checkpoint was after how long."""
     title = "Best feasible over time" if digest.constrained else "Best over time"
     name = short(digest.goals.objective.name)
-    all_rows = _improvements(np.where(digest.is_step, digest.loss, np.inf))
-    rows = digest.valid[_improvements(digest.checked_loss(digest.valid))]
+    all_rows = improvements(np.where(digest.is_step, digest.loss, np.inf))
+    rows = incumbents(digest.view)
     if not len(all_rows):
         why = f"No report with a finite {name} yet." if len(digest.loss) else "No reports yet."
         return nothing("progress", title, why)
@@ -84,14 +85,6 @@ def _times(digest: FigureData, all_rows: Whole, unit: float) -> list[float]:
     first, end = float(digest.elapsed[all_rows[0]]) / unit, digest.end / unit
     room = 0.03 * (end - first) or 0.5
     return [max(0.0, first - room), end + room]
-
-
-def _improvements(loss: Floats) -> Whole:
-    """Where the loss is lower than ever before."""
-    if not len(loss):
-        return np.zeros(0, np.int64)
-    best = np.minimum.accumulate(loss)
-    return np.flatnonzero((loss == best) & np.r_[np.isfinite(loss[0]), best[1:] < best[:-1]])
 
 
 def _window(

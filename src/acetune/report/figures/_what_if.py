@@ -15,7 +15,7 @@ from acetune.report.figures._look import AXIS, BEST_OF_ALL, VALID, Json, limit_l
 from acetune.report.figures._ranges import Window, window, within_reach
 from acetune.report.figures._text import number, plain_near, safe, short
 from acetune.report.palette import faint
-from acetune.study.qualifying import needed_limit, sign_of
+from acetune.study.qualifying import sign_of, strictness
 
 _TITLE = "What another limit would give"
 _MOST = 160  # steps of a staircase that are drawn
@@ -59,10 +59,7 @@ def _shifted(digest: FigureData, index: int, more: float) -> tuple[Floats, Float
     """
     measured, constraints = digest.measured, digest.goals.constraints
     with np.errstate(over="ignore"):  # infinitely far is far enough
-        needs = [
-            sign_of(c) * needed_limit(c, measured.values[:, i], measured.stderrs[:, i])
-            for i, c in enumerate(constraints)
-        ]
+        needs = [strictness(digest.view, i)[measured.rows] for i in range(len(constraints))]
         own = needs[index] + more * measured.stderrs[:, index]
     fine = np.isfinite(measured.values[:, index])
     for i, constraint in enumerate(constraints):

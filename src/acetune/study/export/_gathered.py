@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from acetune.core.measurements import to_json
 from acetune.study.answer import candidates_of, choose_answer, outcome_of, with_confirmation
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.per_trial import Trials
@@ -66,7 +67,10 @@ class Gathered:
         answer = best and {"trial": best.trial, "attempt": best.attempt, "step": best.step}
         self.info: dict[str, Any] = {
             **view.info,
-            "confirmations": view.confirmations,
+            "confirmations": [
+                {**use, "metrics": {name: to_json(found) for name, found in use["metrics"].items()}}
+                for use in view.confirmations
+            ],
             "outcome": outcome_of(candidates),
             "answer": answer,
         }
