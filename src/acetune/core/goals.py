@@ -331,8 +331,10 @@ class Goals:
         self, measured: Mapping[str, Estimate | FailedCheck]
     ) -> tuple[float, ...]:
         """How far beyond each limit a checkpoint lies; NaN where nothing was measured."""
-        found = [(c, measured.get(c.name)) for c in self.constraints]
-        return tuple(c.relative_excess(m) if isinstance(m, Estimate) else math.nan for c, m in found)
+        found = ((c, measured.get(c.name)) for c in self.constraints)
+        return tuple(
+            c.relative_excess(m) if isinstance(m, Estimate) else math.nan for c, m in found
+        )
 
     def violated(self, measured: Mapping[str, Estimate | FailedCheck]) -> tuple[str, ...]:
         """The names of the constraints that were measured and do not hold."""

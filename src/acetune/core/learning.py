@@ -16,7 +16,7 @@ from typing import NamedTuple
 _RECENT = 48  # trials that a new one is compared with
 _LATER = 2  # octaves of steps after which order is looked at again: a factor of four
 _SHRINKAGE = 0.5  # squared octaves of steps that a slope of 0 counts for
-_DOUBT = 2.0  # standard errors that are taken off a slope: what may be noise counts as none
+_DOUBT = 1.0  # standard errors that are taken off a slope: what may be noise counts as none
 
 
 class Trend(NamedTuple):

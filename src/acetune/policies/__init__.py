@@ -29,12 +29,12 @@ from acetune.policies.policy import Policy
 __all__ = [
     "ACE",
     "ACE2",
-    "Adaptive",
     "ASHA",
     "POLICY_NAMES",
     "ASHALexicographic",
     "ASHAStratum",
     "Action",
+    "Adaptive",
     "Backoff",
     "Bandit",
     "Decision",

@@ -38,7 +38,7 @@ class RandomTrees:
         leaf: int = 2,
         tries: int = 6,
     ) -> None:
-        rows, features = x.shape
+        rows = len(x)
         sample = rng.integers(rows, size=trees * rows)
         x, y = x[sample], y[sample]
         self.trees = trees

@@ -238,7 +238,8 @@ def _placed(dimension: Dimension, value: Any) -> float:
 
 def _at(dimension: Dimension, share: float) -> Any:
     if isinstance(dimension, Choice):
-        return dimension.options[min(int(share * len(dimension.options)), len(dimension.options) - 1)]
+        options = dimension.options
+        return options[min(int(share * len(options)), len(options) - 1)]
     low, high = _scale(dimension)
     number = low + share * (high - low)
     number = math.exp(number) if dimension.log else number

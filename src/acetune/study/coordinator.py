@@ -100,7 +100,8 @@ class Coordinator:
         trial.handle = handle
         self._journal.planned(trial, total_steps)
         self._journal.started(trial, startup_s)
-        return Plan(handle.interval, self.gate, self._journal.keep_below, order)
+        trend = handle.record.progress.trend
+        return Plan(handle.interval, self.gate, self._journal.keep_below, order, trend)
 
     def progress(self, trial: StudyTrial) -> Progress:
         """Where a new attempt stands before its first report: past its checkpoint, if any."""
@@ -138,7 +139,8 @@ class Coordinator:
         if report.step > known:
             self._journal.reported(trial, report, decision)
         ended = handle.state != "running"
-        return Reply(decision, self.gate, self._journal.keep_below, decision.stop, ended)
+        keep_below, trend = self._journal.keep_below, handle.record.progress.trend
+        return Reply(decision, self.gate, keep_below, decision.stop, ended, trend)
 
     def finish(self, trial: StudyTrial, report: Report | None) -> None:
         """The trial ended by itself."""
