@@ -16,9 +16,10 @@ from typing import Any, Literal, NamedTuple, TextIO, TypeAlias
 
 from acetune.core.errors import MissingExtraError
 from acetune.study.export._gathered import ExportedTrial, Gathered, gathering
-from acetune.study.export.places import replacing, require_free, table_files
+from acetune.study.export.places import require_free, table_files
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.store import CheckRow, ReportRow
+from acetune.study.whole_files import replacing
 
 Kind: TypeAlias = Literal["integer", "number", "boolean", "text", "time"]
 Row: TypeAlias = tuple[Any, ...]

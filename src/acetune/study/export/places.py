@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -89,21 +87,3 @@ def table_files(output: str | os.PathLike[str], suffix: str) -> list[Path]:
     if place.suffix.lower() == suffix and not place.is_dir():
         return [place]
     return [place / f"{name}{suffix}" for name in ("trials", "reports", "checks")]
-
-
-@contextlib.contextmanager
-def replacing(paths: list[Path]) -> Iterator[list[Path]]:
-    """Other names to write to, which become ``paths`` once all is written."""
-    parts = [path.with_name(f".{path.name}.part-{os.getpid()}") for path in paths]
-    try:
-        for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        yield parts
-        for part, path in zip(parts, paths, strict=True):
-            part.replace(path)
-    except OSError as error:
-        raise AcetuneError(f"cannot write {paths[0]}: {error.strerror or error}") from None
-    finally:
-        for part in parts:
-            with contextlib.suppress(OSError):
-                part.unlink()
