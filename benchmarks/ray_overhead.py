@@ -36,7 +36,7 @@ from ray.tune.callback import CallbackList
 
 import acetune
 import acetune.ray
-from acetune.ray._gate_board import GateBoard, Publisher, View
+from acetune.ray.broadcast import GateBoard, Publisher, View
 
 AT_ONCE: tuple[int, ...] = (1, 4, 16)
 WARM_UP = 4  # reports of a trial before those that are timed

@@ -15,7 +15,7 @@ import ray
 from ray import tune
 
 from acetune.ray import AceScheduler, best_result
-from acetune.ray._gate_board import NAMESPACE
+from acetune.ray.broadcast import NAMESPACE
 
 from . import trainables
 from .driver import XS

@@ -23,8 +23,8 @@ from acetune.core.errors import BrokenModelError, GoalError, ReportError
 from acetune.core.goals import Estimate, Goals, Objective
 from acetune.ray import AceScheduler, AceSearch, best_result
 from acetune.ray._experiment import Experiment, close_experiment
-from acetune.ray._gate_board import Terms
 from acetune.ray._result_format import Attempt, Message, best_in
+from acetune.ray.broadcast import Terms
 from acetune.trial.link import Report
 
 from . import trainables

@@ -20,7 +20,7 @@ from acetune.core.reason import Reason, Wording
 from acetune.core.say_once import SayOnce
 from acetune.policies.stopper import stopper_of
 from acetune.ray import _result_format as wire
-from acetune.ray._gate_board import Publisher, Terms, View
+from acetune.ray.broadcast import Publisher, Terms, View
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import describe_study, open_study
 from acetune.study.session import Session

@@ -23,8 +23,8 @@ from acetune.core.trial_record import Progress
 from acetune.policies.policy import check_order, passes_gate
 from acetune.policies.stopper import stopper_of
 from acetune.ray import _result_format as wire
-from acetune.ray._gate_board import Reader, Terms, View
 from acetune.ray._storage import Storage
+from acetune.ray.broadcast import Reader, Terms, View
 from acetune.trial.artifacts import (
     cannot_keep,
     checkpoint_writer,

@@ -18,9 +18,9 @@ from acetune.core.errors import ReportError
 from acetune.core.report_values import require_total_steps
 from acetune.core.trial_record import Progress
 from acetune.ray import _result_format as wire
-from acetune.ray._gate_board import Reader
 from acetune.ray._ray_link import RayLink, Saving
 from acetune.ray._storage import Storage
+from acetune.ray.broadcast import Reader
 from acetune.trial.exclusive_link import ExclusiveLink
 from acetune.trial.trial import Trial, TrialContext
 

@@ -29,10 +29,10 @@ from acetune.core.trial_record import TrialRecord
 from acetune.policies import Policy, parse_policy
 from acetune.policies.policy import Due
 from acetune.policies.stopper import Stopper, StopperTrial
-from acetune.replay._table_searcher import Picker, make_picker
 from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import JudgedTable, judge
 from acetune.replay.runs import Cell, Incumbent, Run
+from acetune.replay.table_searcher import Picker, make_picker
 from acetune.study.coordinator import Coordinator
 
 _LOOKED_UP = 32  # steps of a curve, at first
@@ -70,7 +70,7 @@ def simulate(
     startup_s:
         What starting a trial costs.
 
-    >>> from acetune.replay._synthetic import synthetic_table
+    >>> from acetune.replay.synthetic import synthetic_table
     >>> made = synthetic_table(configs=50, seed=1)
     >>> run = simulate(made.table, "ace", budget_s=20.0, seed=1)
     >>> run.best <= made.best.value, run.trials > 4
