@@ -125,7 +125,7 @@ class Kept:
 
 def test_what_a_run_has_cost_goes_into_its_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     """By these costs a restored trial says when its next check is due."""
-    monkeypatch.setattr("acetune.ray.broadcast.board_name", str)  # Ray would be asked for it
+    monkeypatch.setattr("acetune.ray.broadcast.broadcast_name", str)  # Ray would be asked for it
     goals = Goals(Objective("loss", "min"), (Constraint("g", upper=1.0),))
     terms = Terms(goals, acetune.ACE2(), 1, 1)
     view = View(Costs(), ((-1.0, "another trial"),), 0.0, 1.0)  # f*, so that nobody asks for it

@@ -491,7 +491,7 @@ def test_it_can_be_pickled_and_says_what_it_is() -> None:
 
 
 def test_several_constraints_one_by_one(tmp_path: Path) -> None:
-    """The order travels on the board; Ray's results have NaN for what was left out."""
+    """The order travels in the broadcast; Ray's results have NaN for what was left out."""
     limits = [Constraint("dear", upper=0.5), Constraint("cheap", upper=0.32)]
     policy = acetune.ACE2(truncation=0.0, invalid_truncation=0.0, spacing=0.0, defer=False)
     xs = [0.9, 0.8, 0.2, 0.7, 0.3]

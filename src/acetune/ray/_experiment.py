@@ -172,7 +172,7 @@ class Experiment:
         self.coordinator.fail_check(trial, report, timed_out(message.overdue, timeout))
 
     def beat(self) -> None:
-        """Now and then: the board is looked after, and the file knows how long it has taken."""
+        """Now and then: the broadcast is looked after, and the file knows how long it has taken."""
         self._publish_news()
         now = time.monotonic()
         if now - self._last_beat >= _BEAT_S:
