@@ -24,7 +24,7 @@ from acetune.report._sections import first_trials, picture, sections
 from acetune.report._static_figure import still
 from acetune.report._trials import trial_detail
 from acetune.report.figures import FigureData, chosen_trials
-from acetune.study.export.places import replacing
+from acetune.study.export.destinations import replacing
 from acetune.study.view import StudyView
 
 SCRIPTS = ("dom.js", "figures.js", "slider.js", "trials.js", "live.js", "page.js")

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TextIO, TypeAlias
 
 from acetune.core.errors import MissingExtraError
 from acetune.study.export._gathered import ExportedTrial, Gathered, gathering
-from acetune.study.export.places import replacing, require_free, table_files
+from acetune.study.export.destinations import replacing, require_free, table_files
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.store import CheckRow, ReportRow
 
