@@ -82,7 +82,7 @@ class Experiment:
         self._numbers = self.store.names()  # of Ray's trials
         self._names = {number: name for name, number in self._numbers.items()}
         self._tokens: dict[int, str] = {}  # of the run whose reports are being taken
-        self._shelved: dict[int, str] = {}  # of trials: their latest model
+        self._noted_models: dict[int, str] = {}  # of trials: their latest model
         self._closed = False
         self._news, self._published = False, 0.0
         self._publisher = Publisher(experiment, terms)
@@ -112,7 +112,7 @@ class Experiment:
             record = trial.begun.record
             before = record.best_valid
             if model is not None and message.best is not None:
-                self._shelve(trial, message.best, model)
+                self._note_model(trial, message.best, model)
             stop = False
             if message.report is not None:
                 stop = self.coordinator.report(trial, message.report).stop
@@ -250,10 +250,10 @@ class Experiment:
             self.coordinator.note_hardware(trial, attempt.hardware)
         return trial
 
-    def _shelve(self, trial: StudyTrial, best: wire.Best, model: str) -> None:
+    def _note_model(self, trial: StudyTrial, best: wire.Best, model: str) -> None:
         """Note where a model lies: models are pruned, and found again, as in any other study."""
-        if self._shelved.get(trial.number) != model:
-            self._shelved[trial.number] = model
+        if self._noted_models.get(trial.number) != model:
+            self._noted_models[trial.number] = model
             kept_models = self.coordinator.kept_models
             kept_models.add_model(trial, best.step, model, best.size, best.digest)
 
