@@ -271,12 +271,12 @@ def solve(found: list[list[float]], shape: Shape) -> Cost:
     )
 
 
-Found: TypeAlias = dict[int, dict[str, list[Cost]]]
+CostsByLevel: TypeAlias = dict[int, dict[str, list[Cost]]]
 
 
-def measure(levels: tuple[int, ...], reports: int, rounds: int) -> Found:
+def measure(levels: tuple[int, ...], reports: int, rounds: int) -> CostsByLevel:
     """All contenders in turn, at each level, round by round; each round in another order."""
-    found: Found = {level: {name: [] for name in CONTENDERS} for level in levels}
+    found: CostsByLevel = {level: {name: [] for name in CONTENDERS} for level in levels}
     names = list(CONTENDERS)
     for turn in range(rounds):
         for level in levels:
@@ -322,7 +322,7 @@ def spread(values: list[float], form: str = ".2f") -> str:
     return f"{statistics.median(values):{form}} ({values[0]:{form}} to {values[-1]:{form}})"
 
 
-def add_times(page: Page, found: Found) -> None:
+def add_times(page: Page, found: CostsByLevel) -> None:
     """Wall time of a report."""
     rows, ratio_rows = [], []
     for level, costs in found.items():
@@ -336,7 +336,7 @@ def add_times(page: Page, found: Found) -> None:
     page.table(["at once", FIFO, UNCHECKED, CHECKED], ratio_rows)
 
 
-def add_driver(page: Page, found: Found) -> None:
+def add_driver(page: Page, found: CostsByLevel) -> None:
     """Where the driver's time goes."""
     rows = []
     for level, costs in found.items():
