@@ -170,7 +170,7 @@ remember=True, spare=True, defer=True, one_by_one=True)
         return file_in(stratum, report.step, violation, report.loss)
 
     def _last_known(self, trial: TrialRecord, report: Observation) -> tuple[Stratum, float]:
-        """The stratum that a report is ranked in, and the violation: between checks the last known."""
+        """Stratum and violation that a report is ranked by; between checks those of the last."""
         if report.check is None and self.remember and trial.verdicts:
             _, stratum, violation = trial.verdicts[-1]
             return stratum, violation
