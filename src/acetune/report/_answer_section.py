@@ -34,7 +34,7 @@ from acetune.study.summary import describe_checkpoint, nothing_feasible
 from acetune.study.trust import no_recommendation
 
 
-def words_of_answer(
+def page_headline(
     result: StudyResult,
     of_all: tuple[FoundCheckpoint, str] | None,
     missing: int,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from acetune.report._answer_section import in_print, words_of_answer
+from acetune.report._answer_section import in_print, page_headline
 from acetune.report._breakpoints import breakpoints
 from acetune.report._json_values import as_json, exact, finite
 from acetune.report._trials import trial_table
@@ -87,7 +87,7 @@ def _answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
         "candidates": [as_json(view, found) for found in result.candidates[:_SHOWN]],
         "nearest_misses": [as_json(view, found) for found in misses],
         "unchecked_better": missing,
-        "words": in_print(words_of_answer(result, of_all, missing, running=view.running)),
+        "words": in_print(page_headline(result, of_all, missing, running=view.running)),
     }
 
 
