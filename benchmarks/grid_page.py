@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from acetune.replay.figures import critical_difference
+from acetune.replay.pictures import critical_difference
 from acetune.replay.statistics import Ranks
 from acetune.report.figure_files import write_figures
 from benchmarks import grid_plan as plan

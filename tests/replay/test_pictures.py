@@ -15,9 +15,9 @@ import pytest
 
 from acetune.core.errors import AcetuneError, GoalError, MissingExtraError
 from acetune.replay import figures
-from acetune.replay.figures.dots import mean_interval
-from acetune.replay.figures.over_time import value_range
-from acetune.replay.figures.panels import cell_titles, looks
+from acetune.replay.pictures.dots import mean_interval
+from acetune.replay.pictures.over_time import value_range
+from acetune.replay.pictures.panels import cell_titles, looks
 from acetune.replay.runs import Cell, Incumbent, Run, summarise
 from acetune.replay.statistics import Progress, Ranks, rank_policies
 from acetune.report import figure_files as drawing

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from acetune.replay.figures.panels import Look, Panels, cell_titles, chosen, looks
+from acetune.replay.pictures.panels import Look, Panels, cell_titles, chosen, looks
 from acetune.replay.runs import Run
 from acetune.replay.statistics import Progress, best_over_time
 from acetune.report.palette import LINE, faint
