@@ -66,9 +66,7 @@ def trial_detail(view: StudyView, trial: int) -> dict[str, Any]:
         star = answer_step(best, trial, attempt)
         reports, unchecked, left_out = _reports(view, store, trial, attempt, star)
     why = holds_answer(best, candidates, trial, attempt)
-    why += how_it_ended(
-        latest, len(attempts), with_params=False
-    )  # they stand in a table of their own
+    why += how_it_ended(latest, len(attempts), with_params=False)  # which have a table of their own
     why += [f"measured on: {hardware}"] if hardware is not None else []
     why += [f"limit: {constraint.describe()}" for constraint in view.goals.constraints]
     notes = (why_unchecked(latest, unchecked), left_out)
