@@ -21,7 +21,7 @@ from acetune.core.trial_record import Progress
 from acetune.ray import AceSearch
 from acetune.ray._ray_link import RayLink, Saving
 from acetune.ray._result_format import REPORT, VIOLATION, Attempt, Best, Message, decode, encode
-from acetune.ray.broadcast import Reader, Terms, View
+from acetune.ray.broadcast import BroadcastReader, Terms, View
 from acetune.trial.link import Report
 from one_ray import one_ray
 from quick import TESTS
@@ -132,7 +132,7 @@ def test_what_a_run_has_cost_goes_into_its_checkpoint(monkeypatch: pytest.Monkey
     outlet = Kept()
 
     def run(token: str, progress: Progress) -> RayLink:
-        link = RayLink("t", token, Reader("an experiment"), terms, view, outlet, progress)
+        link = RayLink("t", token, BroadcastReader("an experiment"), terms, view, outlet, progress)
         assert link.begin(40, 0.0).interval == 1
         return link
 

@@ -19,7 +19,7 @@ from acetune.replay.pictures.dots import mean_interval
 from acetune.replay.pictures.over_time import value_range
 from acetune.replay.pictures.panels import cell_titles, looks
 from acetune.replay.runs import Cell, Incumbent, Run, summarise
-from acetune.replay.statistics import Progress, Ranks, rank_policies
+from acetune.replay.statistics import BestOverTime, Ranks, rank_policies
 from acetune.report import figure_files as drawing
 from acetune.report.palette import COLOURS
 
@@ -123,10 +123,10 @@ def test_early_poor_values_do_not_squash_the_rest() -> None:
 def test_the_range_is_that_of_the_second_half_and_of_finite_bands() -> None:
     t = np.linspace(0, 10, 5)
     centre = np.array([math.nan, 0.1, 0.5, 0.6, 0.7])
-    line = Progress(t, centre, np.full(5, -math.inf), centre + 0.1, np.ones(5))
+    line = BestOverTime(t, centre, np.full(5, -math.inf), centre + 0.1, np.ones(5))
     assert value_range([line]) == pytest.approx([0.5 - 0.08 * 0.3, 0.8 + 0.08 * 0.3])
     nothing = np.full(5, math.nan)
-    assert value_range([Progress(t, nothing, nothing, nothing, np.zeros(5))]) is None
+    assert value_range([BestOverTime(t, nothing, nothing, nothing, np.zeros(5))]) is None
 
 
 def test_a_cell_in_which_nobody_found_anything_says_so() -> None:

@@ -24,7 +24,7 @@ from acetune.policies.policy import check_order, passes_gate
 from acetune.policies.stopper import stopper_of
 from acetune.ray import _result_format as wire
 from acetune.ray._storage import Storage
-from acetune.ray.broadcast import Reader, Terms, View
+from acetune.ray.broadcast import BroadcastReader, Terms, View
 from acetune.trial.artifacts import (
     cannot_keep,
     checkpoint_writer,
@@ -77,7 +77,7 @@ class RayLink(Link):
         self,
         trial: str,
         token: str,
-        reader: Reader,
+        reader: BroadcastReader,
         terms: Terms,
         view: View,
         outlet: Outlet,

@@ -162,7 +162,7 @@ class Publisher:
                 self._sent.append(self._broadcast.publish.remote(self._latest))
 
 
-class Reader:
+class BroadcastReader:
     """A worker's end: reads without waiting, except once, when it begins."""
 
     def __init__(self, experiment: str) -> None:

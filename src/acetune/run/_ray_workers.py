@@ -45,17 +45,17 @@ class RayWorker:
         self._unreachable = False
 
     def send(self, message: object) -> None:
-        """See Worker."""
+        """See WorkerHandle."""
         if self.pipe is not None:
             self.pipe.send(message)
 
     def hung_up(self) -> bool:
-        """See Worker. Ray knows why, but only a moment later."""
+        """See WorkerHandle. Ray knows why, but only a moment later."""
         self._hung_up = time.monotonic()
         return self._ended is not None
 
     def exit_word(self) -> str | None:
-        """See Worker."""
+        """See WorkerHandle."""
         given_up = self._hung_up is not None and time.monotonic() > self._hung_up + _TELLING_S
         if self._ended is None and given_up:
             why = "Ray cannot reach it either: is its node down?" if self._unreachable else ""
@@ -79,20 +79,20 @@ class RayWorker:
             self._ended = self._ended or death_in_words(error)
 
     def kill(self) -> None:
-        """See Worker."""
+        """See WorkerHandle."""
         self.close()
         self.killed = True
         with contextlib.suppress(Exception):  # it is gone already, or Ray is
             ray.kill(self._actor, no_restart=True)
 
     def close(self) -> None:
-        """See Worker."""
+        """See WorkerHandle."""
         if self.pipe is not None:
             self.pipe.close()
             self.pipe = None
 
     def join(self, timeout_s: float) -> None:
-        """See Worker."""
+        """See WorkerHandle."""
         if self.connected and not self.killed:
             with contextlib.suppress(Exception):  # as in kill
                 ray.wait([self.serving], timeout=timeout_s)

@@ -34,7 +34,7 @@ from acetune.trial.trial import Trial, TrialContext
 _LONGEST_TEXT = 20_000  # characters of an error that are sent to the driver
 
 
-class Worker:
+class WorkerLoop:
     """Runs what the driver sends until it says good-bye."""
 
     def __init__(self, pipe: m.WorkerChannel, setup: m.Setup, work: m.Work) -> None:
@@ -224,7 +224,7 @@ def serve(pipe: m.WorkerChannel, setup: m.Setup, code: bytes) -> None:
             pipe.send(m.Ready(f"{type(error).__name__}: {error}"))
             return
         pipe.send(m.Ready())
-        Worker(pipe, setup, work).run()
+        WorkerLoop(pipe, setup, work).run()
     except (EOFError, BrokenPipeError, ConnectionResetError, DriverGone):
         return  # nobody is left to work for
 

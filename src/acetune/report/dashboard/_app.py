@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 
 from acetune.report._markup import clean
 from acetune.report.dashboard._access import AccessControl
-from acetune.report.dashboard._reader import Watcher, to_json
+from acetune.report.dashboard._study_follower import Watcher, to_json
 from acetune.report.html import live_beginning, plotly_js, script, stylesheet
 
 _STATIC: dict[str, tuple[str, Callable[[], str]]] = {
