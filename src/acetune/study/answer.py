@@ -1,6 +1,9 @@
 """Which checkpoints are candidates, and which of them is the answer.
 
-The rule is written here once; checkpoints come from :mod:`acetune.study.best_checkpoints`.
+The rule for studies is written here once; checkpoints come from
+:mod:`acetune.study.best_checkpoints`. In a study of Optuna and in a Tuner of Ray there is no
+confirmation: their adapters choose the best valid checkpoint in ``optuna/_best.py`` and
+``ray/_results.py``.
 """
 
 from __future__ import annotations
