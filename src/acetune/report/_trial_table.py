@@ -14,24 +14,23 @@ from acetune.study.report_arrays import STRATA, Array
 from acetune.study.view import StudyView, TrialRow
 
 _LONGEST = 80  # characters of a word in the table
-# shown are those in SHOWN of assets/trials.js, and without JavaScript in _SHOWN of _sections.py
-_COLUMNS = (
-    "trial",
-    "state",
-    "stratum",
-    "steps",
-    "total_steps",
-    "best_objective",
-    "best_valid_objective",
-    "least_violation",
-    "checks",
-    "training_s",
-    "reason",
-)
+#: the columns that the table on the page has, in this order, and whether narrow screens leave them
+#: out. By the others it can be sorted and searched, and a trial's dialog shows them.
+_SHOWN = {
+    "trial": "always",
+    "state": "always",
+    "stratum": "wide screens",
+    "steps": "wide screens",
+    "best_objective": "always",
+    "best_valid_objective": "always",
+    "least_violation": "wide screens",
+    "checks": "wide screens",
+    "training_s": "wide screens",
+}
 
 
 def trial_table(view: StudyView) -> dict[str, Any]:
-    """The table of trials: columns and rows.
+    """The table of trials: columns and rows, and which columns the page shows.
 
     As in ``StudyResult.trials``, steps, checks and the best objective are of the latest attempt,
     what was found valid and what training cost of all. ``stratum`` is the best that any of its
@@ -39,17 +38,18 @@ def trial_table(view: StudyView) -> dict[str, Any]:
     """
     params = list(dict.fromkeys(chain.from_iterable(trial.params for trial in view.trials)))
     known: dict[int, tuple[TrialRow, list[Any]]] = view.memory.setdefault("trial words", {})
-    rows = []
-    for trial, numbers in zip(view.trials, zip(*_numbers(view), strict=True), strict=True):
+    columns, rows = _columns(view), []
+    for trial, values in zip(view.trials, zip(*columns.values(), strict=True), strict=True):
         row, words = known.get(trial.trial, (None, []))
         if row is not trial or len(words) != len(params) + 1:
             words = _words(trial, params)
             known[trial.trial] = trial, words
-        stratum, steps, *others = numbers
-        in_words = None if stratum == NOT_REPORTED else STRATA[stratum]
-        steps, total = exact(steps), exact(trial.total_steps)
-        rows.append([trial.trial, trial.state, in_words, steps, total, *others, *words])
-    return {"columns": [*_COLUMNS, *map(short, params)], "rows": rows}
+        rows.append([*values, *words])
+    return {
+        "columns": [*columns, "reason", *map(short, params)],
+        "rows": rows,
+        "shown": [{"name": name, "rare": on != "always"} for name, on in _SHOWN.items()],
+    }
 
 
 def _words(trial: TrialRow, params: list[str]) -> list[Any]:
@@ -60,18 +60,22 @@ def _words(trial: TrialRow, params: list[str]) -> list[Any]:
     ]
 
 
-def _numbers(view: StudyView) -> list[list[Any]]:
-    """Stratum, steps and the columns from the best objective to the time, a list each."""
+def _columns(view: StudyView) -> dict[str, list[Any]]:
+    """The columns by name, a value for each trial; without the words, which are kept."""
     trials = Trials(view)
     sign = -1.0 if view.goals.objective.mode == "max" else 1.0
-    best, best_valid = sign * trials.best_loss, sign * trials.best_valid_loss
-    return [
-        trials.stratum.tolist(),
-        trials.last_step.tolist(),
-        *[_rounded(column) for column in (best, best_valid, trials.least_violation)],
-        trials.checks.tolist(),
-        _rounded(trials.training_s),
-    ]
+    return {
+        "trial": [row.trial for row in view.trials],
+        "state": [row.state for row in view.trials],
+        "stratum": [None if s == NOT_REPORTED else STRATA[s] for s in trials.stratum.tolist()],
+        "steps": [exact(step) for step in trials.last_step.tolist()],
+        "total_steps": [exact(row.total_steps) for row in view.trials],
+        "best_objective": _rounded(sign * trials.best_loss),
+        "best_valid_objective": _rounded(sign * trials.best_valid_loss),
+        "least_violation": _rounded(trials.least_violation),
+        "checks": trials.checks.tolist(),
+        "training_s": _rounded(trials.training_s),
+    }
 
 
 def _rounded(values: Array) -> list[float | None]:
