@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from acetune.core.errors import GoalError
 from acetune.policies import Policy, parse_policy
-from acetune.replay._simulator import Simulation, no_garbage_collection
-from acetune.replay._table_searcher import make_picker
 from acetune.replay.judged_table import JudgedTable
 from acetune.replay.runs import Run
+from acetune.replay.simulator import Simulation, no_garbage_collection
+from acetune.replay.table_searcher import make_picker
 
 
 def simulate_budgets(

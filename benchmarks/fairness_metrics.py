@@ -20,7 +20,7 @@ import fairlearn.metrics
 import lightgbm as lgb
 import numpy as np
 
-from acetune.cli._demo_credit import made_credit
+from acetune.cli.demo_credit import made_credit
 from acetune.constraints import FairnessCheck, fairness
 from benchmarks.common import Page, results_folder, say
 

@@ -14,7 +14,7 @@ CODE = (  # what decides the numbers
     ),
     *(
         f"src/acetune/replay/{name}"
-        for name in ("_simulator", "judged_table", "_table_searcher", "_synthetic")
+        for name in ("simulator", "judged_table", "table_searcher", "synthetic")
     ),
     *(f"benchmarks/{name}" for name in ("budgets", "regret", "grid_cells")),
 )

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from acetune.replay.figures import critical_difference
+from acetune.replay.pictures import critical_difference
 from acetune.replay.statistics import Ranks
 from acetune.report.figure_files import write_figures
 from benchmarks import grid_plan as plan
 from benchmarks.common import say
 from benchmarks.grid_cells import GridCell, Scores
-from benchmarks.grid_found import HELD_OUT, MAIN, Found, chosen_settings, read_parts
+from benchmarks.grid_results import HELD_OUT, MAIN, GridResults, chosen_settings, read_parts
 from benchmarks.grid_summary import (
     HeldOut,
     PolicySummary,
@@ -57,7 +57,7 @@ def write_page(results: Path, folder: Path, parts: Sequence[str]) -> None:
 # -- what was measured ----------------------------------------------------------------------------
 
 
-def add_head(page: Page, found: Found) -> None:
+def add_head(page: Page, found: GridResults) -> None:
     """What, how, with what."""
     planned = len(plan.cells("random", plan.TABLES))
     seeds = sorted({about["seeds"] for about in found.about.values()})
@@ -118,12 +118,12 @@ def add_head(page: Page, found: Found) -> None:
     )
 
 
-def commands(found: Found) -> list[str]:
+def commands(found: GridResults) -> list[str]:
     """Those that made the files."""
     return list(dict.fromkeys(about["command"] for about in found.about.values()))
 
 
-def limits_of(found: Found) -> dict[str, dict[str, str]]:
+def limits_of(found: GridResults) -> dict[str, dict[str, str]]:
     """The limits by table and kind."""
     limits: dict[str, dict[str, str]] = {}
     for cell in found.scores:
@@ -134,7 +134,7 @@ def limits_of(found: Found) -> dict[str, dict[str, str]]:
 # -- tables ---------------------------------------------------------------------------------------
 
 
-def add_policies(page: Page, found: Found) -> None:
+def add_policies(page: Page, found: GridResults) -> None:
     """Policies by what was measured of them, by group of tables."""
     for group, cells in found.groups.items():
         ranks = rank_in_cells(found.scores, MAIN, cells)
@@ -207,7 +207,7 @@ def by_column(
     return rows
 
 
-def add_by_table(page: Page, found: Found) -> None:
+def add_by_table(page: Page, found: GridResults) -> None:
     """Mean regret by table."""
     tables = list(dict.fromkeys(cell.table for cell in found.scores))
     columns = {table: [c for c in found.scores if c.table == table] for table in tables}
@@ -215,7 +215,7 @@ def add_by_table(page: Page, found: Found) -> None:
     page.table(["policy", *columns], by_column(found.scores, MAIN, columns))
 
 
-def add_by_condition(page: Page, found: Found) -> None:
+def add_by_condition(page: Page, found: GridResults) -> None:
     """Mean regret by cost ratio, limit and budget."""
     for group, cells in found.groups.items():
         if group == "all":
@@ -239,7 +239,7 @@ def by_condition(cells: Sequence[GridCell]) -> dict[str, list[GridCell]]:
     return columns
 
 
-def add_held_out(page: Page, found: Found) -> None:
+def add_held_out(page: Page, found: GridResults) -> None:
     """Settings chosen on other tables beside fixed policies."""
     choices = chosen_settings(found, twins=False)
     if not choices:
@@ -284,7 +284,7 @@ def add_held_out(page: Page, found: Found) -> None:
         )
 
 
-def choice_rows(found: Found, choice: HeldOut) -> list[list[str]]:
+def choice_rows(found: GridResults, choice: HeldOut) -> list[list[str]]:
     """What was chosen for tables, and how it does there."""
     rows = []
     for table in choice.tables:
@@ -295,7 +295,7 @@ def choice_rows(found: Found, choice: HeldOut) -> list[list[str]]:
     return rows
 
 
-def add_tpe(page: Page, found: Found) -> None:
+def add_tpe(page: Page, found: GridResults) -> None:
     """Policies with TPE."""
     policies = list(dict.fromkeys(p for by_policy in found.tpe.values() for p in by_policy))
     cells = scored_everywhere(found.tpe, policies)
@@ -321,7 +321,7 @@ def add_tpe(page: Page, found: Found) -> None:
         page.table(["policy", *columns], by_column(found.tpe, policies, columns))
 
 
-def add_ablation(page: Page, found: Found) -> None:
+def add_ablation(page: Page, found: GridResults) -> None:
     """Ours without each of its parts."""
     policies = [plan.OURS, *plan.ABLATIONS]
     cells = scored_everywhere(found.scores, policies)
@@ -344,7 +344,7 @@ def add_ablation(page: Page, found: Found) -> None:
     page.table(["policy", "what is different", *head], rows)
 
 
-def add_behind(page: Page, found: Found) -> None:
+def add_behind(page: Page, found: GridResults) -> None:
     """The cells in which ours loses to the best fixed policy."""
     best, scores = found.best_fixed, found.scores
     gaps = {cell: by[plan.OURS].regret - by[best].regret for cell, by in scores.items()}
@@ -378,7 +378,7 @@ def add_behind(page: Page, found: Found) -> None:
 # -- pictures -------------------------------------------------------------------------------------
 
 
-def add_pictures(page: Page, drawn: Drawn, found: Found, folder: Path) -> None:
+def add_pictures(page: Page, drawn: Drawn, found: GridResults, folder: Path) -> None:
     """Regret by cost ratio, ranks, and regret in every cell."""
     page.heading("Pictures")
     scores, best = found.scores, found.best_fixed

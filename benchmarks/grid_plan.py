@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from acetune.core.errors import GoalError
-from acetune.replay._synthetic import synthetic_table
 from acetune.replay.curve_table import CurveTable
+from acetune.replay.synthetic import synthetic_table
 from acetune.replay.table_file import read_table
 from benchmarks.grid_cells import GridCell
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from benchmarks import grid_plan as plan
 from benchmarks.grid_cells import GridCell, Scores
-from benchmarks.grid_found import HELD_OUT, Found, chosen_settings
+from benchmarks.grid_results import HELD_OUT, GridResults, chosen_settings
 from benchmarks.grid_summary import rank_in_cells, summarise_policy, with_held_out
 from paper.page import Page, percent
 
@@ -77,7 +77,7 @@ def ratio(ours: float, theirs: float) -> str:
     return f"{ours / theirs:.2f}" if theirs else ("1.00" if not ours else "more than any part")
 
 
-def add_wanted(page: Page, found: Found) -> None:
+def add_wanted(page: Page, found: GridResults) -> None:
     """What was wanted and what came out."""
     page.heading("What was wanted and what came out")
     columns: dict[str, dict[str, Demand]] = {}

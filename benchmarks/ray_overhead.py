@@ -1,9 +1,9 @@
 """What AceScheduler adds to Ray Tune, beside FIFO and Ray's ASHA, with 1 to 16 trials at once.
 
 All trials report the same curve, which improves at every step: no scheduler stops one, and every
-report that is checked moves the trial's best, which is the dearest case for the board. A run is one
-experiment. Its trials make a few reports, wait for each other, make those that are timed, wait for
-each other again, and end: starting and ending trials is not in the times.
+report that is checked moves the trial's best, which is the most expensive case for the broadcast. A
+run is one experiment. Its trials make a few reports, wait for each other, make those that are
+timed, wait for each other again, and end: starting and ending trials is not in the times.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ray.tune.callback import CallbackList
 
 import acetune
 import acetune.ray
-from acetune.ray._gate_board import GateBoard, Publisher, View
+from acetune.ray.broadcast import Broadcast, Publisher, View
 
 AT_ONCE: tuple[int, ...] = (1, 4, 16)
 WARM_UP = 4  # reports of a trial before those that are timed
@@ -70,7 +70,7 @@ class Watch:
     def __init__(self, folder: Path, shape: Shape) -> None:
         self._folder, self._shape = folder, shape
         self._began = 0.0
-        self.reads = 0  # of the board
+        self.reads = 0  # of the broadcast
 
     def before(self, step: int) -> None:
         """Step begins."""
@@ -116,7 +116,7 @@ def ace_trainable(folder: Path, shape: Shape) -> Callable[[dict[str, Any]], None
 
 
 def count_reads(trial: Any, watch: Watch) -> None:
-    """Have the watch know how often the trial reads the board."""
+    """Have the watch know how often the trial reads the broadcast."""
     reader = trial._link._reader
     found = reader._found  # called once for every read
 
@@ -171,7 +171,7 @@ def timed(scheduler: Any) -> Any:
 
 @contextlib.contextmanager
 def driver_watched() -> Iterator[None]:
-    """Note what goes to the board, and the time that Tune's own callbacks take."""
+    """Note what goes to the broadcast, and the time that Tune's own callbacks take."""
     watched: list[tuple[type, str, str]] = [
         (Publisher, "publish", PUBLISH),
         (CallbackList, "on_trial_result", FILES),
@@ -225,8 +225,8 @@ class Cost(NamedTuple):
     driver_cpu: float
     scheduler: float  # of the driver, inside the scheduler
     files: float  # of the driver, in its result files
-    reads: float  # of the board, a number
-    published: float  # on the board, a number
+    reads: float  # of the broadcast, a number
+    published: float  # in the broadcast, a number
 
 
 def run(contender: Contender, shape: Shape) -> Cost:
@@ -271,12 +271,12 @@ def solve(found: list[list[float]], shape: Shape) -> Cost:
     )
 
 
-Found: TypeAlias = dict[int, dict[str, list[Cost]]]
+CostsByLevel: TypeAlias = dict[int, dict[str, list[Cost]]]
 
 
-def measure(levels: tuple[int, ...], reports: int, rounds: int) -> Found:
+def measure(levels: tuple[int, ...], reports: int, rounds: int) -> CostsByLevel:
     """All contenders in turn, at each level, round by round; each round in another order."""
-    found: Found = {level: {name: [] for name in CONTENDERS} for level in levels}
+    found: CostsByLevel = {level: {name: [] for name in CONTENDERS} for level in levels}
     names = list(CONTENDERS)
     for turn in range(rounds):
         for level in levels:
@@ -288,17 +288,17 @@ def measure(levels: tuple[int, ...], reports: int, rounds: int) -> Found:
     return found
 
 
-def board_reads_a_second(reads: int) -> float:
-    """How many reads a board serves, all asked by one process."""
+def broadcast_reads_a_second(reads: int) -> float:
+    """How many reads a broadcast serves, all asked by one process."""
     best = tuple((float(k), f"trial_{k:05d}") for k in range(3))
     costs = acetune.Stopper(objective="loss", mode="min").history.costs
-    board = ray.remote(GateBoard).options(num_cpus=0).remote([None])
-    ray.get(board.publish.remote(View(costs, best, 0.0, 0.0)))
-    ray.get([board.read.remote() for _ in range(50)])
+    broadcast = ray.remote(Broadcast).options(num_cpus=0).remote([None])
+    ray.get(broadcast.publish.remote(View(costs, best, 0.0, 0.0)))
+    ray.get([broadcast.read.remote() for _ in range(50)])
     began = time.perf_counter()
-    ray.get([board.read.remote() for _ in range(reads)])
+    ray.get([broadcast.read.remote() for _ in range(reads)])
     seconds = time.perf_counter() - began
-    ray.kill(board)
+    ray.kill(broadcast)
     return reads / seconds
 
 
@@ -322,7 +322,7 @@ def spread(values: list[float], form: str = ".2f") -> str:
     return f"{statistics.median(values):{form}} ({values[0]:{form}} to {values[-1]:{form}})"
 
 
-def add_times(page: Page, found: Found) -> None:
+def add_times(page: Page, found: CostsByLevel) -> None:
     """Wall time of a report."""
     rows, ratio_rows = [], []
     for level, costs in found.items():
@@ -336,7 +336,7 @@ def add_times(page: Page, found: Found) -> None:
     page.table(["at once", FIFO, UNCHECKED, CHECKED], ratio_rows)
 
 
-def add_driver(page: Page, found: Found) -> None:
+def add_driver(page: Page, found: CostsByLevel) -> None:
     """Where the driver's time goes."""
     rows = []
     for level, costs in found.items():
@@ -353,7 +353,7 @@ def add_driver(page: Page, found: Found) -> None:
         "`choose_trial_to_run`)",
         "- `files us`: time of Tune's loop in its callbacks, which write JSON, CSV and TensorBoard "
         "files; each number in a result takes its part, and acetune's results have more of them",
-        "- `reads`, `published`: how often a worker reads the board, and the driver writes it",
+        "- `reads`, `published`: how often a worker reads the broadcast, and the driver writes it",
         "- `waiting ms`: how long the trial waits for its report",
         "",
     )
@@ -361,7 +361,7 @@ def add_driver(page: Page, found: Found) -> None:
     page.table(head, rows)
 
 
-def add_model(page: Page, costs: dict[str, list[Cost]], level: int, board: float) -> None:
+def add_model(page: Page, costs: dict[str, list[Cost]], level: int, broadcast: float) -> None:
     """What limits a large cluster."""
     page.add(f"## What limits a cluster of {WORKERS:,} workers", "")
     files = median(costs[ASHA], "files")
@@ -371,7 +371,7 @@ def add_model(page: Page, costs: dict[str, list[Cost]], level: int, board: float
         cpu = median(costs[name], "driver_cpu")
         more = max(0.0, median(costs[name], "files") - files)  # for the numbers we add
         ours = (median(costs[name], "scheduler") + more) / cpu
-        reads = median(costs[name], "reads") / cpu / board
+        reads = median(costs[name], "reads") / cpu / broadcast
         row = [name, f"{1 / cpu:.0f}", f"{WORKERS * cpu:.1f}"]
         if name in (FIFO, ASHA):
             rows.append([*row, "", ""])
@@ -388,19 +388,21 @@ def add_model(page: Page, costs: dict[str, list[Cost]], level: int, board: float
         f"- `every s`: how often each of {WORKERS:,} workers can report then",
         "- `ours %`: time in the scheduler, and what the files take more than with ASHA, of the "
         "driver's time",
-        f"- `board %`: how busy the board is then; it serves {board:,.0f} reads a second "
-        "(measured, one process asking)",
+        f"- `broadcast %`: how busy the broadcast is then; it serves {broadcast:,.0f} reads a "
+        "second (measured, one process asking)",
         "",
     )
-    page.table(["", "reports/s", "every s", "ours %", "board %"], rows)
+    page.table(["", "reports/s", "every s", "ours %", "broadcast %"], rows)
     ours, reads = (max(share[k] for share in shares.values()) for k in (0, 1))
     if reads >= 1:
-        limit = "The board is the limit: it cannot serve what the driver takes"
+        limit = "The broadcast is the limit: it cannot serve what the driver takes"
     elif ours >= 0.5:
         limit = "acetune's part of the driver is the limit: it takes more than Tune's own"
     else:
         limit = "Tune's own loop is the limit: the greater part of the driver's time is its own"
-    page.add(f"{limit} (ours: at most {100 * ours:.0f} %; board: {100 * reads:.0f} % busy).", "")
+    page.add(
+        f"{limit} (ours: at most {100 * ours:.0f} %; broadcast: {100 * reads:.0f} % busy).", ""
+    )
 
 
 def main() -> None:
@@ -428,7 +430,7 @@ def main() -> None:
             run(CONTENDERS[CHECKED], shape_of(1, 10))  # warms up
             with driver_watched():
                 found = measure(levels, reports, rounds)
-            board = board_reads_a_second(reads)
+            broadcast = broadcast_reads_a_second(reads)
         finally:
             ray.shutdown()
 
@@ -442,14 +444,14 @@ def main() -> None:
         "",
         f"- `{UNCHECKED}`: `acetune.ray.trial` with a constraint that is checked at the last step",
         f"- `{CHECKED}`: the check (which costs nothing itself) at every report; each is valid and "
-        "moves the trial's best, so each is published on the board",
+        "moves the trial's best, so each is published in the broadcast",
         "- Each report is in the study file before its trial goes on; FIFO and ASHA keep no such "
         "file.",
         "",
     )
     add_times(page, found)
     add_driver(page, found)
-    add_model(page, found[levels[-1]], levels[-1], board)
+    add_model(page, found[levels[-1]], levels[-1], broadcast)
     for level in levels:
         for name in (UNCHECKED, CHECKED):
             ratio = statistics.median(ratios(found[level][name], found[level][ASHA]))

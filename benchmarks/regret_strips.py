@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from acetune.core.errors import GoalError
-from acetune.replay.figures._panels import Panels
+from acetune.replay.pictures.panels import Panels
 from acetune.report.palette import COLOURS, LINE
 from benchmarks.grid_cells import GridCell, Scores
 

@@ -32,8 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from acetune import ACE, ASHA, Constraint, NoStopping, Policy
 from acetune.core.goals import Objective
-from acetune.replay._simulator import simulate
 from acetune.replay.curve_table import CurveTable, Floats, TableConstraint, offsets
+from acetune.replay.simulator import simulate
 from benchmarks.common import Page, peak_rss_bytes, results_folder, rss_bytes, say
 
 WORKERS = 4

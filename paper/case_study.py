@@ -10,10 +10,10 @@ import numpy as np
 from acetune.core.errors import TableError
 from acetune.core.goals import Constraint
 from acetune.policies import parse_policy
-from acetune.replay._simulator import Simulation
-from acetune.replay._table_searcher import RandomOrder
 from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import JudgedTable, judge
+from acetune.replay.simulator import Simulation
+from acetune.replay.table_searcher import RandomOrder
 from paper.figures import TrialCurve, case_study, expected_cost
 from paper.measuring import WORKERS, Plan
 from paper.page import Drawn, Page, percent

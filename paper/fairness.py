@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from acetune.replay.curve_table import CurveTable
-from acetune.replay.figures import critical_difference, over_time
+from acetune.replay.pictures import critical_difference, over_time
 from acetune.replay.runs import Run
 from acetune.replay.statistics import rank_policies
 from paper.measuring import WORKERS, Case, Measured, Plan, difference

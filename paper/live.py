@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from acetune.cli._demo_credit import CreditTask
+from acetune.cli.demo_credit import CreditTask
 from acetune.core.goals import Constraint
 from acetune.run.tuning import tune
 from acetune.study.result import StudyResult

@@ -10,7 +10,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from acetune.replay.figures import over_time
+from acetune.replay.pictures import over_time
 from acetune.replay.runs import Run, summarise
 from paper.intervals import bootstrap_mean
 from paper.live_plan import LivePlan

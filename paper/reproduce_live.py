@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from acetune.cli._demo_credit import lightgbm
+from acetune.cli.demo_credit import lightgbm
 from acetune.cli.exits import ExitCode
 from acetune.cli.progress_bar import progress_bar
 from acetune.core.errors import GoalError

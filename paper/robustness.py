@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from acetune.replay.curve_table import CurveTable
-from acetune.replay.figures import dots
+from acetune.replay.pictures import dots
 from acetune.replay.runs import summarise
 from acetune.replay.statistics import Interval
 from paper.figures import success_rates

@@ -8,6 +8,8 @@ from collections import defaultdict
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "src" / "acetune"
+#: beside the package: they may import it, but nothing of it that is private
+BESIDE = {folder: PACKAGE.parents[1] / folder for folder in ("paper", "benchmarks")}
 MODULES = {
     path.relative_to(PACKAGE).with_suffix("").parts: path
     for path in PACKAGE.rglob("*.py")
@@ -20,10 +22,14 @@ NAMED_FOR_USERS = ("cli", "callbacks", "constraints", "testing")
 
 
 def users() -> dict[tuple[str, ...], set[str]]:
-    """The rooms that import each module, in functions too."""
+    """The rooms that import each module, in functions too, and the folders beside the package."""
     found: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for path in PACKAGE.rglob("*.py"):
-        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    sources = [
+        (path.relative_to(PACKAGE).parts[0].removesuffix(".py"), path)
+        for path in PACKAGE.rglob("*.py")
+    ]
+    sources += [(name, path) for name, folder in BESIDE.items() for path in folder.rglob("*.py")]
+    for room, path in sources:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = []
             if isinstance(node, ast.Import):
@@ -31,7 +37,8 @@ def users() -> dict[tuple[str, ...], set[str]]:
             elif isinstance(node, ast.ImportFrom) and node.module:
                 names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
             for name in names:
-                found[tuple(name.split(".")[1:])].add(room)
+                if name.partition(".")[0] == "acetune":
+                    found[tuple(name.split(".")[1:])].add(room)
     return found
 
 
@@ -54,8 +61,8 @@ def test_a_private_module_is_used_in_its_own_room_only_and_others_elsewhere() ->
 
 def test_studies_are_read_by_the_one_reader_elsewhere_too() -> None:
     """Import-linter sees to it in the package; the experiments are beside it."""
-    for folder in ("paper", "benchmarks"):
-        for path in sorted((PACKAGE.parents[1] / folder).rglob("*.py")):
+    for folder in BESIDE.values():
+        for path in sorted(folder.rglob("*.py")):
             assert not re.search(r"\bsqlite3\b|SELECT ", path.read_text("utf-8")), path
 
 

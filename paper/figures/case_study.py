@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from acetune.core.errors import GoalError
-from acetune.replay.figures._panels import Panels
+from acetune.replay.pictures.panels import Panels
 from acetune.report.palette import COLOURS, TEXT
 from paper.figures.log_axis import log_ticks
 

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from acetune.core.cost import best_interval, interval_threshold
 from acetune.core.cost import expected_cost as cost
-from acetune.replay.figures._panels import Panels
+from acetune.replay.pictures.panels import Panels
 from acetune.report.palette import COLOURS
 from paper.figures.log_axis import log_ticks
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import plotly.graph_objects as go
 
 from acetune.core.errors import GoalError
-from acetune.replay.figures._panels import Panels, chosen, looks
+from acetune.replay.pictures.panels import Panels, chosen, looks
 from acetune.replay.runs import Summary
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from acetune.core.errors import GoalError
-from acetune.replay.figures._panels import Panels
+from acetune.replay.pictures.panels import Panels
 from acetune.replay.statistics import Interval
 from acetune.report.palette import COLOURS
 

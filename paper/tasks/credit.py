@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from acetune.cli._demo_credit import SEED, CreditTask, lightgbm, made_credit, read_rows
+from acetune.cli.demo_credit import SEED, CreditTask, lightgbm, made_credit, read_rows
 from acetune.core.errors import AcetuneError, MissingExtraError
 from acetune.core.goals import Constraint
 from acetune.replay.training import Task

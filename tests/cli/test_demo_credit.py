@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acetune.cli._demo_credit import (
+from acetune.cli.demo_credit import (
     CreditModel,
     auc,
     lightgbm,

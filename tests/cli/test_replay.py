@@ -13,9 +13,9 @@ import pytest
 
 from acetune.cli.replay import default_budget, seed_by_seed
 from acetune.core.goals import Objective
-from acetune.replay._synthetic import synthetic_table
 from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.runs import Cell, Incumbent, Run
+from acetune.replay.synthetic import synthetic_table
 from acetune.replay.table_file import write_table
 from cli.inside import Command
 

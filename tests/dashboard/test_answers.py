@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 import acetune
-from acetune.report.dashboard._reader import Reader, Watcher
+from acetune.report.dashboard._study_follower import StudyFollower, Watcher
 from acetune.report.figures import FIGURES
 from dashboard.serving import asking, until
 from synthetic_study import HOSTILE, make_study
@@ -89,18 +89,18 @@ def test_a_page_that_is_asked_for_early_comes_with_its_first_figure(
     """A large study takes a while to read; the browser gets the beginning of the page at once."""
     make_study(study, trials=500, reports=40_000)
     asked = threading.Event()
-    look, ready = Reader._look, Watcher.ready
+    look, ready = StudyFollower._look, Watcher.ready
 
-    def look_late(reader: Reader) -> bool:
+    def look_late(follower: StudyFollower) -> bool:
         assert asked.wait(20)  # nothing is read before somebody has asked
-        return look(reader)
+        return look(follower)
 
     async def ready_or_not(watcher: Watcher, seconds: float) -> bool:
         found = await ready(watcher, seconds)
         asked.set()
         return found
 
-    monkeypatch.setattr(Reader, "_look", look_late)
+    monkeypatch.setattr(StudyFollower, "_look", look_late)
     monkeypatch.setattr(Watcher, "ready", ready_or_not)
     with asking(study) as client:
         early, later = client.get("/"), client.get("/")

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import acetune
-from acetune.report.dashboard._reader import Reader
+from acetune.report.dashboard._study_follower import StudyFollower
 from acetune.report.figures import FIGURES
 from acetune.study.store import Store
 from dashboard.serving import asking, events, told_of, until
@@ -59,17 +59,17 @@ def test_a_change_is_told_to_all_who_listen(study: Path) -> None:
 def test_in_a_hurry_the_first_figure_comes_before_the_others(study: Path) -> None:
     make_study(study, trials=20, reports=300, running=2)
     now = [100.0]
-    reader = Reader(study, clock=lambda: now[0])
-    early = reader.update(whole=False)
+    follower = StudyFollower(study, clock=lambda: now[0])
+    early = follower.update(whole=False)
     assert [figure["id"] for figure in early.content["figures"]] == ["progress"]
-    assert not early.whole and not reader.figures_due
-    assert reader.update(whole=False) is early
+    assert not early.whole and not follower.figures_due
+    assert follower.update(whole=False) is early
     now[0] += 10
-    assert reader.figures_due
-    whole = reader.update()
+    assert follower.figures_due
+    whole = follower.update()
     assert [figure["id"] for figure in whole.content["figures"]] == list(FIGURES)
-    assert whole.whole and whole.number != early.number and not reader.figures_due
-    reader.close()
+    assert whole.whole and whole.number != early.number and not follower.figures_due
+    follower.close()
 
 
 def test_the_content_is_new_also_when_nobody_listens(study: Path) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from acetune.core.errors import AcetuneError, GoalError
-from acetune.replay._simulator import simulate
-from acetune.replay._synthetic import synthetic_table
 from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import judge, parse_limit
+from acetune.replay.simulator import simulate
+from acetune.replay.synthetic import synthetic_table
 from benchmarks.grid_cells import CellRunner, GridCell, Score, Scores, budget_s, score_all
 from benchmarks.grid_file import read_scores, write_scores
 from benchmarks.grid_summary import (

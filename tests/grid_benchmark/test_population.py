@@ -14,10 +14,10 @@ import pytest
 
 from acetune.core.errors import AcetuneError, GoalError
 from acetune.core.goals import Objective
-from acetune.replay._simulator import simulate
-from acetune.replay._synthetic import synthetic_table
 from acetune.replay.curve_table import CurveTable, TableConstraint
 from acetune.replay.judged_table import judge, parse_limit
+from acetune.replay.simulator import simulate
+from acetune.replay.synthetic import synthetic_table
 from acetune.replay.table_file import write_table
 from benchmarks import grid_plan, population_summary
 from benchmarks.grid_cells import GridCell, Score, Scores, budget_s

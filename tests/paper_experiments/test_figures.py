@@ -16,7 +16,7 @@ from acetune.report import figure_files as drawing
 from acetune.report.palette import COLOURS
 from paper import figures
 from paper.figures.expected_cost import HORIZONS, RATIOS, spread_apart, switch_length
-from replay.test_figures import require_image, require_kaleido, texts, traces
+from replay.test_pictures import require_image, require_kaleido, texts, traces
 
 
 def test_curves_of_expected_cost_and_their_cheapest_ends() -> None:

@@ -12,7 +12,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import acetune
-from acetune.cli._demo_credit import Rows
+from acetune.cli.demo_credit import Rows
 from acetune.core.errors import AcetuneError, MissingExtraError
 from acetune.searchers.space import Space
 from paper.tasks.law import LawModel, LawTask, made_law, read_law, row_weights

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acetune.replay._simulator import simulate
 from acetune.replay.curve_table import CurveTable
 from acetune.replay.recorder import Partial, draw
+from acetune.replay.simulator import simulate
 from acetune.replay.table_file import read_table
 from acetune.searchers.space import Space
 from cli.inside import Command

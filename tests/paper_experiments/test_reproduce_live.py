@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import acetune as library
-from acetune.cli._demo_credit import CreditModel, CreditScores, CreditTask
+from acetune.cli.demo_credit import CreditModel, CreditScores, CreditTask
 from acetune.core.errors import (
     AcetuneError,
     GoalError,

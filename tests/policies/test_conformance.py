@@ -8,7 +8,7 @@ import pytest
 
 from acetune.core.errors import GoalError
 from acetune.policies import POLICY_NAMES, Policy, parse_policy
-from acetune.testing._policies import POLICY_CHECKS, Run, played
+from acetune.testing._policies import POLICY_CHECKS, RandomStudy, played
 
 SETTINGS = (
     *POLICY_NAMES,
@@ -55,7 +55,7 @@ def test_it_keeps_to_the_protocol(name: str, check: Callable[[Policy], None]) ->
 @pytest.mark.parametrize("power", [-20, -1, 1, 20])
 def test_the_unit_of_the_objective_does_not_matter(name: str, power: int) -> None:
     policy = parse_policy(name)
-    scaled = Run(policy, seed=1, value=lambda value: value * 2.0**power)
+    scaled = RandomStudy(policy, seed=1, value=lambda value: value * 2.0**power)
     assert scaled.answers == played(policy, 1).answers
     assert scaled.asked_for == played(policy, 1).asked_for
 

@@ -15,7 +15,7 @@ import ray
 from ray import tune
 
 from acetune.ray import AceScheduler, best_result
-from acetune.ray._gate_board import NAMESPACE
+from acetune.ray.broadcast import NAMESPACE
 
 from . import trainables
 from .driver import XS
@@ -82,8 +82,8 @@ def said(driver: subprocess.Popen[str]) -> str:
     return output
 
 
-class KillBoard(tune.Callback):  # type: ignore[misc]
-    """Kills the board when so many reports have come in."""
+class KillBroadcast(tune.Callback):  # type: ignore[misc]
+    """Kills the broadcast when so many reports have come in."""
 
     def __init__(self, after: int) -> None:
         self.left = after
@@ -91,25 +91,25 @@ class KillBoard(tune.Callback):  # type: ignore[misc]
     def on_trial_result(self, **_: Any) -> None:
         self.left -= 1
         if self.left == 0:
-            boards = ray.util.list_named_actors(all_namespaces=True)
-            names = [board["name"] for board in boards if board["namespace"] == NAMESPACE]
+            actors = ray.util.list_named_actors(all_namespaces=True)
+            names = [actor["name"] for actor in actors if actor["namespace"] == NAMESPACE]
             for name in names:
                 ray.kill(ray.get_actor(name, namespace=NAMESPACE))
 
 
 @pytest.mark.usefixtures("local_ray")
-def test_the_board_is_killed(tmp_path: Path, caplog: Any) -> None:
+def test_the_broadcast_is_killed(tmp_path: Path, caplog: Any) -> None:
     with caplog.at_level(logging.WARNING, "acetune.ray"):
         grid = fit(
             trainables.slow,
             tmp_path,
             scheduler=AceScheduler([EOD], "ace-beta1"),
             concurrent=2,
-            callbacks=[KillBoard(after=14)],
+            callbacks=[KillBroadcast(after=14)],
             x=tune.grid_search(XS),
         )
     assert "is gone; making it again" in caplog.text  # the driver
-    assert "cannot reach the board" in caplog.text  # a worker, which went on
+    assert "cannot reach the broadcast" in caplog.text  # a worker, which went on
     assert grid.num_errors == 0
     check_the_books(tmp_path, len(XS))
     best = best_result(grid)

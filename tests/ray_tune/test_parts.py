@@ -19,9 +19,9 @@ from acetune.core.measured_costs import Costs
 from acetune.core.measurements import to_json
 from acetune.core.trial_record import Progress
 from acetune.ray import AceSearch
-from acetune.ray._gate_board import Reader, Terms, View
 from acetune.ray._ray_link import RayLink, Saving
 from acetune.ray._result_format import REPORT, VIOLATION, Attempt, Best, Message, decode, encode
+from acetune.ray.broadcast import BroadcastReader, Terms, View
 from acetune.trial.link import Report
 from one_ray import one_ray
 from quick import TESTS
@@ -125,14 +125,14 @@ class Kept:
 
 def test_what_a_run_has_cost_goes_into_its_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     """By these costs a restored trial says when its next check is due."""
-    monkeypatch.setattr("acetune.ray._gate_board.board_name", str)  # Ray would be asked for it
+    monkeypatch.setattr("acetune.ray.broadcast.broadcast_name", str)  # Ray would be asked for it
     goals = Goals(Objective("loss", "min"), (Constraint("g", upper=1.0),))
     terms = Terms(goals, acetune.ACE2(), 1, 1)
     view = View(Costs(), ((-1.0, "another trial"),), 0.0, 1.0)  # f*, so that nobody asks for it
     outlet = Kept()
 
     def run(token: str, progress: Progress) -> RayLink:
-        link = RayLink("t", token, Reader("an experiment"), terms, view, outlet, progress)
+        link = RayLink("t", token, BroadcastReader("an experiment"), terms, view, outlet, progress)
         assert link.begin(40, 0.0).interval == 1
         return link
 

@@ -23,8 +23,8 @@ from acetune.core.errors import BrokenModelError, GoalError, ReportError
 from acetune.core.goals import Estimate, Goals, Objective
 from acetune.ray import AceScheduler, AceSearch, best_result
 from acetune.ray._experiment import Experiment, close_experiment
-from acetune.ray._gate_board import Terms
 from acetune.ray._result_format import Attempt, Message, best_in
+from acetune.ray.broadcast import Terms
 from acetune.trial.link import Report
 
 from . import trainables
@@ -491,7 +491,7 @@ def test_it_can_be_pickled_and_says_what_it_is() -> None:
 
 
 def test_several_constraints_one_by_one(tmp_path: Path) -> None:
-    """The order travels on the board; Ray's results have NaN for what was left out."""
+    """The order travels in the broadcast; Ray's results have NaN for what was left out."""
     limits = [Constraint("dear", upper=0.5), Constraint("cheap", upper=0.32)]
     policy = acetune.ACE2(truncation=0.0, invalid_truncation=0.0, spacing=0.0, defer=False)
     xs = [0.9, 0.8, 0.2, 0.7, 0.3]

@@ -18,11 +18,11 @@ import pytest
 from acetune.core.errors import AcetuneError, GoalError, SpaceError, TableError
 from acetune.core.goals import Constraint
 from acetune.policies import ACE, POLICY_NAMES, NoStopping, parse_policy
-from acetune.replay._simulator import simulate
-from acetune.replay._synthetic import synthetic_table
 from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import judge
 from acetune.replay.runs import Cell, Run
+from acetune.replay.simulator import simulate
+from acetune.replay.synthetic import synthetic_table
 
 
 def drawn(seed: int = 3) -> CurveTable:
@@ -97,8 +97,8 @@ def test_a_run_begins_as_the_same_run_with_a_larger_budget() -> None:
 
 
 SCRIPT = """
-from acetune.replay._simulator import simulate
-from acetune.replay._synthetic import synthetic_table
+from acetune.replay.simulator import simulate
+from acetune.replay.synthetic import synthetic_table
 
 table = synthetic_table(
     60, 3, max_steps=20, difficulty=0.7, drift=0.1, noise=0.01, confirmation=True

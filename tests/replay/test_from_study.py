@@ -15,9 +15,9 @@ import pytest
 import acetune
 from acetune import ACE, Constraint, StudyCallback, Trial
 from acetune.core.errors import StudyFileError, TableError
-from acetune.replay._simulator import simulate
 from acetune.replay.curve_table import CurveTable
 from acetune.replay.from_study import table_from_study
+from acetune.replay.simulator import simulate
 from acetune.replay.table_file import read_table, write_table
 from run.helpers import SPACE, by_hand, g_of, states, tune
 

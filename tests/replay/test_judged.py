@@ -10,9 +10,9 @@ import pytest
 
 from acetune.core.errors import AcetuneError, GoalError, TableError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Objective
-from acetune.replay._synthetic import synthetic_table
 from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.judged_table import JudgedTable, judge
+from acetune.replay.synthetic import synthetic_table
 
 nan, inf = math.nan, math.inf
 

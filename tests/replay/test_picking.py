@@ -12,10 +12,10 @@ from acetune import Searcher
 from acetune.core.errors import GoalError, SpaceError, TableError
 from acetune.core.goals import Objective
 from acetune.core.outcome import Outcome
-from acetune.replay._simulator import simulate
-from acetune.replay._synthetic import synthetic_table
-from acetune.replay._table_searcher import Nearest, Picker, RandomOrder, make_picker
 from acetune.replay.curve_table import CurveTable, make_table
+from acetune.replay.simulator import simulate
+from acetune.replay.synthetic import synthetic_table
+from acetune.replay.table_searcher import Nearest, Picker, RandomOrder, make_picker
 from acetune.searchers.space import Space, choice, lograndint, loguniform, randint, uniform
 
 FINE = Outcome(1.0, 0.0)

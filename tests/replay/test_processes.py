@@ -40,12 +40,12 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
     """All worker processes that a test starts."""
     started: list[Child] = []
 
-    class Noted(processes._Worker):
+    class Noted(processes._JobProcess):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             started.append(self.child)
 
-    monkeypatch.setattr(processes, "_Worker", Noted)
+    monkeypatch.setattr(processes, "_JobProcess", Noted)
     return started
 
 

@@ -18,10 +18,10 @@ import pytest
 from acetune import Constraint, Trial
 from acetune.core.goals import Objective
 from acetune.policies import POLICY_NAMES, parse_policy
-from acetune.replay._simulator import simulate
-from acetune.replay._synthetic import synthetic_table
 from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.judged_table import judge
+from acetune.replay.simulator import simulate
+from acetune.replay.synthetic import synthetic_table
 from acetune.study.store import reading
 from run.helpers import InOrder, report_rows, trial_rows, tune
 

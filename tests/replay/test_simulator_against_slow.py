@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from acetune.core.goals import Constraint, Objective
 from acetune.policies import ACE, ACE2, ASHA, POLICY_NAMES, NoStopping, Policy, parse_policy
 from acetune.replay import judged_table
-from acetune.replay._simulator import simulate
-from acetune.replay._synthetic import synthetic_table
 from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
+from acetune.replay.simulator import simulate
+from acetune.replay.synthetic import synthetic_table
 from benchmarks.budgets import simulate_budgets
 from core.reference import AceRule, AshaRule, Limit, NoRule, OtherRule, Rule
 from policies.plain import (

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from acetune.core.errors import GoalError
-from acetune.replay._synthetic import BestFeasible, synthetic_table
 from acetune.replay.curve_table import CurveTable
+from acetune.replay.synthetic import BestFeasible, synthetic_table
 from acetune.replay.table_file import read_table, write_table
 from acetune.searchers.space import Integer, Space, uniform
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from acetune.core.goals import Constraint, Objective
 from acetune.core.outcome import Outcome
 from acetune.policies import Policy, parse_policy
-from acetune.replay._simulator import Simulation
-from acetune.replay._table_searcher import Picker
 from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.judged_table import JudgedTable, judge
 from acetune.replay.runs import Run
+from acetune.replay.simulator import Simulation
+from acetune.replay.table_searcher import Picker
 
 AUC = Objective("auc", "max")
 EOD = TableConstraint("eod", upper=0.25, cost_s=0.5)

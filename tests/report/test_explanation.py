@@ -27,8 +27,8 @@ from acetune.core.goals import Goals, Objective
 from acetune.core.measured_costs import Costs
 from acetune.core.reason import NO_REASON, stated
 from acetune.policies.policy import Policy
-from acetune.report._trials import trial_detail
-from acetune.report.explanation import headline, telling, why_unchecked
+from acetune.report._trial_detail import trial_detail
+from acetune.report.explanation import how_it_ended, telling, why_unchecked
 from acetune.report.figures import FIGURES, FigureData
 from acetune.study.view import StudyView
 from report.written import Attempt, Written, planned, write
@@ -98,7 +98,7 @@ def explained_plan(
     policy: Policy, total: int | None, interval: int | None, ratio: float | None
 ) -> str:
     schedule = planned(policy, total, interval, ratio)[-1]
-    return headline({**ROW, "schedule": schedule}, 1)[2]
+    return how_it_ended({**ROW, "schedule": schedule}, 1)[2]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_when_a_check_was_due_with_ace2(
 
 
 def test_a_trial_that_runs_has_no_reason_yet() -> None:
-    assert headline(ROW, 1)[0] == "trial 7 running"
+    assert how_it_ended(ROW, 1)[0] == "trial 7 running"
 
 
 def test_a_last_step_that_became_known_late_is_not_called_a_reason(study: Path) -> None:

@@ -317,6 +317,19 @@ def test_without_javascript(browser: Browser, finished: Path, report: Path) -> N
         expect(page.locator("#theme")).to_be_hidden()
 
 
+def test_trials_have_the_same_columns_with_and_without_javascript(
+    browser: Browser, report: Path
+) -> None:
+    heads = []
+    for scripts in (True, False):
+        with opened(browser, report, scripts=scripts) as watched:
+            if scripts:
+                expect(watched.page.locator("#trial-table.ready")).to_be_attached()
+            heads.append(watched.page.locator("#trial-table th[scope=col]").all_text_contents())
+    assert heads[0] == heads[1]
+    assert heads[0][0] == "trial" and heads[0][-2:] == ["training (s)", "configuration"]
+
+
 @pytest.mark.parametrize(
     "options", [{"feasible": False}, {"constraints": 0}, {"mode": "min", "constraints": 3}]
 )

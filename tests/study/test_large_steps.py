@@ -17,7 +17,7 @@ from acetune.core.errors import TableError
 from acetune.export import to_csv, to_optuna, to_parquet
 from acetune.optuna import AcePruner
 from acetune.replay.from_study import table_from_study
-from acetune.report.dashboard._reader import Reader
+from acetune.report.dashboard._study_follower import StudyFollower
 from acetune.report.html import write_report
 from acetune.study.view import StudyView
 from cli.inside import Command
@@ -78,12 +78,12 @@ def test_the_page_and_what_the_dashboard_sends(ran: Path, tmp_path: Path) -> Non
     assert f"Stop at step {BEST} of {LAST}" in page
     assert f"trial 1, step {BEST}" in page  # where one points at a curve
     assert f"{STEPS[-1]} of {LAST}" in page
-    reader = Reader(ran)
+    follower = StudyFollower(ran)
     try:
-        found = json.loads(reader.update().body, parse_int=float)  # as a browser reads it
-        detail = json.loads(reader.trial(1) or b"", parse_int=float)
+        found = json.loads(follower.update().body, parse_int=float)  # as a browser reads it
+        detail = json.loads(follower.trial(1) or b"", parse_int=float)
     finally:
-        reader.close()
+        follower.close()
     best = found["answer"]["best"]
     assert (best["step"], best["total_steps"]) == (str(BEST), str(LAST))
     assert {point["step"] for point in found["what_if"][0]["breakpoints"]} == {None, str(BEST)}

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from acetune.callbacks._reporter import Saving, require_trial
+from acetune.callbacks._reporter import SaveEvery, require_trial
 from acetune.core.errors import ReportError
 from acetune.core.goals import Objective
 from acetune.core.numbers import require_whole
@@ -88,7 +88,7 @@ class Rounds:
 
     def __init__(self, trial: Trial, checkpoint_every: int | None, model_file: str) -> None:
         self.trial = require_trial(trial)
-        self._saving, self._model_file = Saving(checkpoint_every), model_file
+        self._saving, self._model_file = SaveEvery(checkpoint_every), model_file
         self._saved_at = _read_saved_at(trial.checkpoint)
         self._before = 0  # steps of the attempt that this one goes on from
         self._total: int | None = None

@@ -33,10 +33,10 @@ def require_trial(trial: object) -> Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Saving:
+class SaveEvery:
     """After which steps training is saved for another attempt.
 
-    >>> [step for step in range(1, 10) if Saving(4).due(step)]
+    >>> [step for step in range(1, 10) if SaveEvery(4).due(step)]
     [4, 8]
     """
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from acetune.callbacks._reporter import Saving, require_trial
+from acetune.callbacks._reporter import SaveEvery, require_trial
 from acetune.core.errors import GoalError, MissingExtraError
 from acetune.core.numbers import require_whole
 from acetune.trial.trial import Trial
@@ -199,7 +199,7 @@ def _train(
 ) -> Any:
     """Call ``more`` step by step until the trial is stopped or it says that there is no more."""
     require_whole("steps", steps, 1)
-    saving = Saving(checkpoint_every)
+    saving = SaveEvery(checkpoint_every)
     if trial.checkpoint is not None:
         estimator = pickle.loads((trial.checkpoint / CHECKPOINT).read_bytes())
 

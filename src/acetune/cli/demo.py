@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from acetune.cli._demo_credit import lightgbm, made_credit, read_credit
+from acetune.cli.demo_credit import lightgbm, made_credit, read_credit
 from acetune.cli.exits import end_with
 from acetune.cli.report import say_report
 from acetune.core.goals import Constraint

@@ -15,8 +15,8 @@ from acetune.report.explanation import (
     answer_step,
     checked_words,
     find_trial,
-    headline,
     holds_answer,
+    how_it_ended,
     report_cells,
     report_columns,
     telling,
@@ -52,7 +52,7 @@ def explain(
     best = choose_answer(candidates)
     lines = [
         *holds_answer(best, candidates, *place),
-        *headline(latest, len(attempts)),
+        *how_it_ended(latest, len(attempts)),
         None if hardware is None else f"measured on: {hardware}",
         *(f"limit: {constraint.describe()}" for constraint in goals.constraints),
         None if reports else "it reported nothing",

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from acetune.study.export import FORMATS, format_of, to_csv, to_optuna, to_parquet
-from acetune.study.export.places import shown_place
+from acetune.study.export.destinations import without_password
 from acetune.study.summary import shown
 
 
@@ -37,7 +37,7 @@ def export(
     chosen = format_of(output, as_format)
     if chosen == "optuna":
         made = to_optuna(study, output, force=force)
-        typer.echo(f"wrote study {made.study_name!r} to {shown_place(output)}")
+        typer.echo(f"wrote study {made.study_name!r} to {without_password(output)}")
         return
     write = to_csv if chosen == "csv" else to_parquet
     for path in write(study, output, force=force):

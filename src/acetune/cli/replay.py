@@ -22,8 +22,8 @@ from acetune.core.goals import Constraint
 from acetune.policies import POLICY_NAMES
 from acetune.replay.compare import Setting, compare
 from acetune.replay.curve_table import CurveTable
-from acetune.replay.figures import critical_difference, dots, over_time
 from acetune.replay.judged_table import judge, parse_limit
+from acetune.replay.pictures import critical_difference, dots, over_time
 from acetune.replay.runs import Cell, Run, Summary, summarise
 from acetune.replay.statistics import paired_signs, rank_policies
 from acetune.replay.table_file import read_table

@@ -197,7 +197,7 @@ class LatencyCheck:
         self.call, self.percentile = call, percentile
         self.warmup, self.repeats, self.clock = warmup, repeats, clock
         self.device = device
-        self.aside = None if aside is None else _require_aside(aside)
+        self.aside = None if aside is None else _require_reservable(aside)
 
     @property
     def measured_alone(self) -> bool:
@@ -241,19 +241,19 @@ def _is_gpu(device: object) -> bool:
     return isinstance(device, str) and device.partition(":")[0] == "cuda"
 
 
-def _require_aside(aside: Iterable[int] | str) -> frozenset[int] | str:
+def _require_reservable(device: Iterable[int] | str) -> frozenset[int] | str:
     """Cores, or the physical name of a GPU: known here, where all that were given can be seen."""
-    if isinstance(aside, str):
-        if not _is_gpu(aside):
-            raise GoalError(f"aside must be cores such as {{7}} or a GPU 'cuda:1', got {aside!r}")
-        return physical_gpu(aside, os.environ)
+    if isinstance(device, str):
+        if not _is_gpu(device):
+            raise GoalError(f"aside must be cores such as {{7}} or a GPU 'cuda:1', got {device!r}")
+        return physical_gpu(device, os.environ)
     try:
-        cores = frozenset(aside)
+        cores = frozenset(device)
     except TypeError:
         cores = frozenset()
     if not cores or not all(type(core) is int and core >= 0 for core in cores):
         raise GoalError(
-            f"aside must be cores such as {{7}} or a GPU such as 'cuda:1', got {aside!r}"
+            f"aside must be cores such as {{7}} or a GPU such as 'cuda:1', got {device!r}"
         )
     return cores
 

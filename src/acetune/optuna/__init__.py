@@ -14,7 +14,7 @@
     acetune.optuna.best(study)
 
 What is written to the study's storage is in ``_attributes``, how it is read in
-``_study_history``, and what Optuna is told of a trial in ``_told_to_optuna``. Every private part of
+``_study_history``, and the outcome that its trial gets in ``_trial_outcome``. Every private part of
 Optuna that is used is in ``_private_api``.
 """
 

@@ -35,7 +35,7 @@ from acetune.optuna._private_api import (
     trial_id,
 )
 from acetune.optuna._pruner import AcePruner, notice_unchecked
-from acetune.optuna._told_to_optuna import Told, skipped_at, told
+from acetune.optuna._trial_outcome import OptunaOutcome, optuna_outcome, skipped_at
 from acetune.trial.checks import notice_bad_checks
 from acetune.trial.link import Link, Plan, Reply, Report
 
@@ -154,7 +154,7 @@ class OptunaLink(Link):
 
     # -- the end ---------------------------------------------------------------------------------
 
-    def conclude(self) -> Told:
+    def conclude(self) -> OptunaOutcome:
         """Write how the trial ended, and what Optuna is told of it."""
         digest, number = self._digest, self._number
         state: State = "stopped" if self._stopped else "finished"
@@ -165,14 +165,14 @@ class OptunaLink(Link):
             digest.end(number, end)
             record = digest.handle(number).record
             record.gated_at = skipped_at(record, digest.policy)
-            heard = told(record, digest.history, digest.goals, stopped=self._stopped)
-        for name, value in heard.constraints.items():
+            outcome = optuna_outcome(record, digest.history, digest.goals, stopped=self._stopped)
+        for name, value in outcome.constraints.items():
             set_constraint(self._trial, name, value)
         # a Gaussian process would count every constraint twice
         by_process = isinstance(self._trial.study.sampler, GPSampler)
-        if self._pruner.for_dashboard and heard.constraints and not by_process:
-            set_constraint_list(self._trial, list(heard.constraints.values()))
-        return heard
+        if self._pruner.for_dashboard and outcome.constraints and not by_process:
+            set_constraint_list(self._trial, list(outcome.constraints.values()))
+        return outcome
 
     # -- inside ----------------------------------------------------------------------------------
 

@@ -54,9 +54,9 @@ class OptunaTrial(Trial):
             else:  # all of it is inherited: there is no model to check
                 self.declare(None)
                 self._link.close()
-            heard = self._optuna.conclude()
-            why = f"{self.stop_reason}; {heard.why}" if self.should_stop else heard.why
-            self._finished = heard.value, why
+            outcome = self._optuna.conclude()
+            why = f"{self.stop_reason}; {outcome.why}" if self.should_stop else outcome.why
+            self._finished = outcome.value, why
         value, why = self._finished
         if value is None:
             raise optuna.TrialPruned(why)

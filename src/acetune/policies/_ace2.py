@@ -166,11 +166,11 @@ remember=True, spare=True, defer=True, one_by_one=True)
 
     def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
         """By step and stratum; between checks by the last verdict."""
-        stratum, violation = self._standing(trial, report)
+        stratum, violation = self._last_known(trial, report)
         return file_in(stratum, report.step, violation, report.loss)
 
-    def _standing(self, trial: TrialRecord, report: Observation) -> tuple[Stratum, float]:
-        """The stratum that a report is ranked in, and the violation."""
+    def _last_known(self, trial: TrialRecord, report: Observation) -> tuple[Stratum, float]:
+        """Stratum and violation that a report is ranked by; between checks those of the last."""
         if report.check is None and self.remember and trial.verdicts:
             last = trial.verdicts[-1]
             return last.stratum, last.violation
@@ -184,15 +184,15 @@ remember=True, spare=True, defer=True, one_by_one=True)
         group = history.group(filing.group)
         better, n = group.better_than(filing.key), len(group.keys) + 1
         step, stratum = report.step, report.stratum
-        standing, _ = self._standing(trial, report)
-        share = self.invalid_truncation if standing == "invalid" else self.truncation
+        last_known, _ = self._last_known(trial, report)
+        share = self.invalid_truncation if last_known == "invalid" else self.truncation
         keep, cut = KEPT, WORST
         numbers: dict[str, Value] = {"share": share}
-        if standing != stratum:
+        if last_known != stratum:
             keep, cut = _KEPT_STILL, _WORST_STILL
-            numbers["stratum"] = standing  # what it is ranked as
+            numbers["stratum"] = last_known  # what it is ranked as
         if in_worst(share, better, n):
-            spared = self.spare and standing == "unchecked" and trial.progress.planned
+            spared = self.spare and last_known == "unchecked" and trial.progress.planned
             if not spared or not _rarely_valid(history.costs):
                 return Decision(Action.STOP, cut, stratum, better + 1, n, step, numbers)
             keep = _SPARED

@@ -1,7 +1,7 @@
-"""Ask and tell: the thinnest layer over the core, for loops of one's own.
+"""Every report is decided here: in every study, under Ray and Optuna, and in a replay.
 
-It validates what comes in, asks the policy and appends to the history; it does no I/O and reads no
-clock. The coordinator of a study stands on it.
+It is also the ask-and-tell interface, for loops of one's own. The stopper validates what comes in,
+asks the policy and appends to the history; it does no I/O and reads no clock.
 """
 
 from __future__ import annotations

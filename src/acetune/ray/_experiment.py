@@ -20,7 +20,7 @@ from acetune.core.reason import Reason, Wording
 from acetune.core.say_once import SayOnce
 from acetune.policies.stopper import stopper_of
 from acetune.ray import _result_format as wire
-from acetune.ray._gate_board import Publisher, Terms, View
+from acetune.ray.broadcast import Publisher, Terms, View
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import describe_study, open_study
 from acetune.study.session import Session
@@ -82,7 +82,7 @@ class Experiment:
         self._numbers = self.store.names()  # of Ray's trials
         self._names = {number: name for name, number in self._numbers.items()}
         self._tokens: dict[int, str] = {}  # of the run whose reports are being taken
-        self._shelved: dict[int, str] = {}  # of trials: their latest model
+        self._noted_models: dict[int, str] = {}  # of trials: their latest model
         self._closed = False
         self._news, self._published = False, 0.0
         self._publisher = Publisher(experiment, terms)
@@ -112,7 +112,7 @@ class Experiment:
             record = trial.begun.record
             before = record.best_valid
             if model is not None and message.best is not None:
-                self._shelve(trial, message.best, model)
+                self._note_model(trial, message.best, model)
             stop = False
             if message.report is not None:
                 stop = self.coordinator.report(trial, message.report).stop
@@ -173,7 +173,7 @@ class Experiment:
         self.coordinator.fail_check(trial, report, timed_out(message.overdue, timeout))
 
     def beat(self) -> None:
-        """Now and then: the board is looked after, and the file knows how long it has taken."""
+        """Now and then: the broadcast is looked after, and the file knows how long it has taken."""
         self._publish_news()
         now = time.monotonic()
         if now - self._last_beat >= _BEAT_S:
@@ -251,10 +251,10 @@ class Experiment:
             self.coordinator.note_hardware(trial, attempt.hardware)
         return trial
 
-    def _shelve(self, trial: StudyTrial, best: wire.Best, model: str) -> None:
+    def _note_model(self, trial: StudyTrial, best: wire.Best, model: str) -> None:
         """Note where a model lies: models are pruned, and found again, as in any other study."""
-        if self._shelved.get(trial.number) != model:
-            self._shelved[trial.number] = model
+        if self._noted_models.get(trial.number) != model:
+            self._noted_models[trial.number] = model
             kept_models = self.coordinator.kept_models
             kept_models.add_model(trial, best.step, model, best.size, best.digest)
 

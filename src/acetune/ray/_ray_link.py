@@ -1,7 +1,7 @@
 """How a trial inside a Ray trainable talks to the scheduler in the driver.
 
 A report goes out as a Ray result. Ray answers nothing but "go on": a trial that is stopped never
-comes back from ``tune.report``. What else a trial must know stands on the board.
+comes back from ``tune.report``. What else a trial must know is in the broadcast.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from acetune.core.trial_record import Progress
 from acetune.policies.policy import check_order, passes_gate
 from acetune.policies.stopper import stopper_of
 from acetune.ray import _result_format as wire
-from acetune.ray._gate_board import Reader, Terms, View
 from acetune.ray._storage import Storage
+from acetune.ray.broadcast import BroadcastReader, Terms, View
 from acetune.trial.artifacts import (
     cannot_keep,
     checkpoint_writer,
@@ -66,7 +66,7 @@ class RayLink(Link):
     trial, token:
         Ray's name of the trial, and one for this run of its trainable.
     reader, terms, view:
-        The board, and what it said when the trial began.
+        The broadcast, and what it said when the trial began.
     outlet:
         Where results go.
     progress:
@@ -77,7 +77,7 @@ class RayLink(Link):
         self,
         trial: str,
         token: str,
-        reader: Reader,
+        reader: BroadcastReader,
         terms: Terms,
         view: View,
         outlet: Outlet,
@@ -98,7 +98,7 @@ class RayLink(Link):
     # -- the protocol ----------------------------------------------------------------------------
 
     def begin(self, total_steps: int | None, startup_s: float) -> Plan:
-        """See Link. The interval is chosen here, by the costs on the board."""
+        """See Link. The interval is chosen here, by the costs in the broadcast."""
         costs = self._view.costs
         interval = self._terms.policy.first_check(total_steps, costs)
         self._attempt = self._attempt._replace(

@@ -17,8 +17,8 @@ from acetune.core.reason import RAISED, Reason, Wording, stated
 from acetune.policies import Policy, make_policy
 from acetune.ray import _result_format as wire
 from acetune.ray._experiment import STUDY_NAME, Experiment, logger
-from acetune.ray._gate_board import Terms
 from acetune.ray._storage import Storage
+from acetune.ray.broadcast import Terms
 from acetune.study.opening import study_path
 from acetune.trial.link import Report
 

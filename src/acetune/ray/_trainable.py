@@ -18,9 +18,9 @@ from acetune.core.errors import ReportError
 from acetune.core.report_values import require_total_steps
 from acetune.core.trial_record import Progress
 from acetune.ray import _result_format as wire
-from acetune.ray._gate_board import Reader
 from acetune.ray._ray_link import RayLink, Saving
 from acetune.ray._storage import Storage
+from acetune.ray.broadcast import BroadcastReader
 from acetune.trial.exclusive_link import ExclusiveLink
 from acetune.trial.trial import Trial, TrialContext
 
@@ -93,7 +93,7 @@ def trial(
     """
     total = require_total_steps(total_steps)
     outlet = FunctionOutlet() if trainable is None else ClassOutlet(trainable)
-    reader = Reader(outlet.storage.experiment)
+    reader = BroadcastReader(outlet.storage.experiment)
     terms, view = reader.introduce()
     checkpoint, progress = outlet.resume()
     progress.total_steps = total

@@ -5,14 +5,14 @@
 True
 """
 
-from acetune.replay._simulator import simulate
-from acetune.replay._synthetic import synthetic_table
 from acetune.replay.compare import Setting, compare
 from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.from_study import table_from_study
 from acetune.replay.judged_table import JudgedTable, judge, parse_limit
 from acetune.replay.recorder import record
 from acetune.replay.runs import Run, Summary, summarise
+from acetune.replay.simulator import simulate
+from acetune.replay.synthetic import synthetic_table
 from acetune.replay.table_file import read_table, write_table
 from acetune.replay.training import Task
 

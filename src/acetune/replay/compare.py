@@ -12,12 +12,12 @@ import numpy as np
 from acetune.core.errors import AcetuneError
 from acetune.core.goals import Constraint
 from acetune.policies import parse_policy
-from acetune.replay._simulator import simulate
-from acetune.replay._table_searcher import make_picker
 from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import JudgedTable, judge
 from acetune.replay.parallel import Lost, run_jobs
 from acetune.replay.runs import Run
+from acetune.replay.simulator import simulate
+from acetune.replay.table_searcher import make_picker
 
 
 class Setting(NamedTuple):

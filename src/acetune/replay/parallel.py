@@ -27,7 +27,7 @@ class Lost(NamedTuple):
     error: str
 
 
-class _Worker:
+class _JobProcess:
     """A process that does one job at a time."""
 
     def __init__(self, function: bytes, threads: int) -> None:
@@ -70,10 +70,10 @@ def run_jobs(
         require_whole("workers", workers, least=1)
     pickled = pickle_code(function, "the function or a check")
     waiting = deque(range(len(jobs)))
-    busy: list[_Worker] = []
+    busy: list[_JobProcess] = []
     try:
         while waiting and len(busy) < workers:
-            busy.append(_Worker(pickled, threads))
+            busy.append(_JobProcess(pickled, threads))
             busy[-1].give(waiting[0], jobs[waiting.popleft()])
         while busy:
             for worker in _ready(busy):
@@ -83,7 +83,7 @@ def run_jobs(
                         worker.kill()
                         busy.remove(worker)
                         if waiting:
-                            worker = _Worker(pickled, threads)
+                            worker = _JobProcess(pickled, threads)
                             busy.append(worker)
                     if waiting:
                         worker.give(waiting[0], jobs[waiting.popleft()])
@@ -93,7 +93,7 @@ def run_jobs(
             worker.kill()
 
 
-def _ready(busy: Sequence[_Worker]) -> list[_Worker]:
+def _ready(busy: Sequence[_JobProcess]) -> list[_JobProcess]:
     """Those that may have something to say, or have ended."""
     with selectors.DefaultSelector() as selector:
         for worker in busy:

@@ -220,7 +220,7 @@ def _losses(cell: Cell, by: dict[tuple[str, int], Run], policies: Sequence[str])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Progress:
+class BestOverTime:
     """The best feasible objective over time, of several runs of one policy in one cell."""
 
     times: Array
@@ -232,7 +232,7 @@ class Progress:
 
 def best_over_time(
     runs: Iterable[Run], times: ArrayLike, level: float = 0.95, samples: int = 2_000, seed: int = 0
-) -> Progress:
+) -> BestOverTime:
     """What was known at each of the times, on average with a band, and by how many.
 
     The mean is over the runs that have found something, with a bootstrap interval over runs. It is
@@ -251,7 +251,7 @@ def best_over_time(
     middle, low, high = np.full((3, len(grid)), np.nan)
     middle[shown] = np.nanmean(values[:, shown], axis=0)
     low[shown], high[shown] = _bootstrap_columns(values[:, shown], level, samples, seed)
-    return Progress(grid, middle, low, high, share)
+    return BestOverTime(grid, middle, low, high, share)
 
 
 def _value_at(run: Run, times: Array) -> Array:

@@ -28,13 +28,13 @@ from acetune.report._markup import (
     titled_table,
     trial_button,
 )
-from acetune.study.findings import FoundCheckpoint, broken_limits, place_of
+from acetune.study.findings import FoundCheckpoint, broken_limits, checkpoint_key
 from acetune.study.result import StudyResult
 from acetune.study.summary import describe_checkpoint, nothing_feasible
 from acetune.study.trust import no_recommendation
 
 
-def words_of_answer(
+def page_headline(
     result: StudyResult,
     of_all: tuple[FoundCheckpoint, str] | None,
     missing: int,
@@ -105,7 +105,7 @@ def _cost_of_limits(
 ) -> str:
     """What the best of all has that the answer lacks, and why it is not the answer."""
     goals, name = result.goals, result.goals.objective.name
-    if place_of(other) == place_of(best) or other.value == best.value:
+    if checkpoint_key(other) == checkpoint_key(best) or other.value == best.value:
         return f"No other that was reported has a better {name}."
     gap = goals.objective.loss(best.value) - goals.objective.loss(other.value)
     if not (gap > 0 and math.isfinite(gap)):
@@ -118,8 +118,8 @@ def _cost_of_limits(
         return f"The limits cost {number(gap, 2)} {name}: {which} {why}."
     if stratum == "unchecked":
         return sentence(f"{which} was never checked")
-    failed = {place_of(found) for found in result.candidates if found.status == "failed"}
-    why = "broke a limit on fresh data" if place_of(other) in failed else "qualifies too"
+    failed = {checkpoint_key(found) for found in result.candidates if found.status == "failed"}
+    why = "broke a limit on fresh data" if checkpoint_key(other) in failed else "qualifies too"
     return sentence(f"{which} {why}")
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from acetune.report._answer_section import in_print, words_of_answer
+from acetune.report._answer_section import in_print, page_headline
 from acetune.report._breakpoints import breakpoints
 from acetune.report._json_values import as_json, exact, finite
-from acetune.report._trials import trial_table
+from acetune.report._trial_table import trial_table
 from acetune.report.figures import page_figures
 from acetune.study import best_checkpoints as checkpoints
 from acetune.study.findings import FoundCheckpoint
@@ -30,7 +30,7 @@ def content(view: StudyView, *, figures: bool = True) -> dict[str, Any]:
 
     Some parts are described where they are made: :func:`~acetune.report._json_values.as_json` (a
     checkpoint), :func:`~acetune.report._breakpoints.breakpoints` (``what_if``) and
-    :func:`~acetune.report._trials.trial_table`.
+    :func:`~acetune.report._trial_table.trial_table`.
     ``figures=False`` leaves the figures out, for those who want the numbers only.
     """
     result = result_of(view)
@@ -87,7 +87,7 @@ def _answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
         "candidates": [as_json(view, found) for found in result.candidates[:_SHOWN]],
         "nearest_misses": [as_json(view, found) for found in misses],
         "unchecked_better": missing,
-        "words": in_print(words_of_answer(result, of_all, missing, running=view.running)),
+        "words": in_print(page_headline(result, of_all, missing, running=view.running)),
     }
 
 

@@ -123,8 +123,13 @@ def row_head(*children: Node) -> Element:
 
 
 def label(name: str) -> str:
-    """The name of a column in words."""
-    return short(name.replace("_", " "))
+    """The name of a column in words.
+
+    >>> label("training_s"), label("best_objective")
+    ('training (s)', 'best objective')
+    """
+    unit = " (s)" if name.endswith("_s") else ""
+    return short(name.removesuffix("_s").replace("_", " ") + unit)
 
 
 def limit_words(limit: Content) -> str:

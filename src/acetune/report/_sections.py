@@ -28,7 +28,6 @@ from acetune.report._markup import (
 from acetune.study.summary import duration
 
 _FIRST = 50  # trials that a reader without JavaScript sees
-_SHOWN = ("stratum", "steps", "best_objective", "best_valid_objective", "least_violation", "checks")
 
 
 def sections(content: Content) -> dict[str, Element]:
@@ -148,12 +147,9 @@ def running(content: Content) -> Element:
     now = _named(columns, [row for row in rows if row[state] == "running"])
     if not now or not content["study"]["running"]:
         return element("section", id="running", hidden="")
-    wanted = ("steps", "stratum", "best_objective")
-    cells = [
-        [row_head(trial_button(row["trial"])), *[_cell(row, name) for name in wanted]]
-        for row in now
-    ]
-    found = table(["trial", *map(label, wanted)], cells, "Trials that run now")
+    wanted = ("trial", "steps", "stratum", "best_objective")
+    cells = [[_cell(row, name) for name in wanted] for row in now]
+    found = table([label(name) for name in wanted], cells, "Trials that run now")
     return section("running", element("h2", "Running now", id="running-title"), found)
 
 
@@ -161,17 +157,15 @@ def first_trials(content: Content) -> Element:
     """Some rows of the table of trials, for readers without JavaScript."""
     of = len(content["trials"]["rows"])
     rows = _named(content["trials"]["columns"], content["trials"]["rows"][:_FIRST])
+    shown = [column["name"] for column in content["trials"]["shown"]]
     cells = [
         [
-            row_head(trial_button(row["trial"])),
-            element("td", row["state"], element("div", row["reason"], class_="quiet-text")),
-            *[_cell(row, name) for name in _SHOWN],
+            *[_cell(row, name) for name in shown],
             element("td", configuration(row["params"]), class_="wide rare"),
         ]
         for row in rows
     ]
-    last = head_cell("configuration", "rare")
-    columns: list[Node] = ["trial", "state", *map(label, _SHOWN), last]
+    columns: list[Node] = [*map(label, shown), head_cell("configuration", "rare")]
     note = f"The first {len(rows)} of {of}; the others need JavaScript."
     more = element("p", note) if of > len(rows) else None
     return element("div", table(columns, cells, "Trials"), more)
@@ -189,6 +183,10 @@ def _named(columns: list[str], rows: list[list[Any]]) -> list[dict[str, Any]]:
 
 def _cell(row: dict[str, Any], name: str) -> Element:
     value = row[name]
+    if name == "trial":
+        return row_head(trial_button(value))
+    if name == "state":
+        return element("td", value, element("div", row["reason"], class_="quiet-text"))
     if name == "steps":
         of = "" if row["total_steps"] is None else f" of {row['total_steps']}"
         return number_cell(f"{value}{of}")

@@ -22,7 +22,7 @@ _FRAME = re.compile(r'  File "(.*)", line \d+')
 _OURS = f"{Path(__file__).parent.parent}/"
 
 
-def headline(row: Row, attempts: int, *, with_params: bool = True) -> list[str]:
+def how_it_ended(row: Row, attempts: int, *, with_params: bool = True) -> list[str]:
     """How a trial ended, with what parameters and when it was checked, a line each."""
     reason = f": {row['reason']}" if row["reason"] else ""
     lines = [f"trial {row['trial']} {row['state']}{reason}"]

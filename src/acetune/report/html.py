@@ -22,7 +22,7 @@ from acetune.report._content import content as page_content
 from acetune.report._markup import Content, clean, short, to_html
 from acetune.report._sections import first_trials, picture, sections
 from acetune.report._static_figure import still
-from acetune.report._trials import trial_detail
+from acetune.report._trial_detail import trial_detail
 from acetune.report.figures import FigureData, chosen_trials
 from acetune.study.view import StudyView
 from acetune.study.whole_files import replacing
@@ -121,18 +121,19 @@ def render(content: Content, *, live: bool = False) -> str:
 def _data(content: Content) -> str:
     """The data of the page; what is written as HTML already is left out."""
     data = {key: value for key, value in content.items() if key != "parts"}
-    data["trials"] = _packed(**content["trials"])
+    data["trials"] = content["trials"] | _packed(content["trials"])
     data["figures"] = [{"id": f["id"], "figure": f["figure"]} for f in content["figures"]]
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     # so that no string can end the element or open a comment in it
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _packed(columns: list[str], rows: list[list[Any]]) -> dict[str, Any]:
-    """The table of trials with words that come again and again as numbers of a list."""
+def _packed(trials: Content) -> dict[str, Any]:
+    """The rows of the table of trials, words that come again and again as numbers of a list."""
     words: dict[int, list[str]] = {}
+    rows = trials["rows"]
     packed = [list(row) for row in rows]
-    for place in range(len(columns)):
+    for place in range(len(trials["columns"])):
         found = dict.fromkeys(row[place] for row in rows if row[place] is not None)
         if 4 * len(found) > len(rows) or not all(isinstance(word, str) for word in found):
             continue
@@ -140,7 +141,7 @@ def _packed(columns: list[str], rows: list[list[Any]]) -> dict[str, Any]:
         numbers = {None: None} | {word: number for number, word in enumerate(found)}
         for row in packed:
             row[place] = numbers[row[place]]
-    return {"columns": columns, "rows": packed, "words": words}
+    return {"rows": packed, "words": words}
 
 
 def live_beginning() -> str:

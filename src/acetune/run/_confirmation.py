@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from acetune.core.errors import ReportError
 from acetune.core.goals import Estimate, FailedCheck, Goals, as_measurement
-from acetune.run._driver import Engine
+from acetune.run._driver import Driver
 from acetune.run._messages import Evaluate, Evaluated
 from acetune.run.study_callbacks import Listeners
 from acetune.study.coordinator import StudyCoordinator
@@ -19,14 +19,14 @@ from acetune.trial.artifacts import Kept
 
 
 def check_after_run(
-    engine: Engine, coordinator: StudyCoordinator, wanted: int, at_once: int
+    driver: Driver, coordinator: StudyCoordinator, wanted: int, at_once: int
 ) -> None:
     """Check trials from the best objective down until enough are feasible."""
     waiting = coordinator.kept_models.waiting_for_check()
     history = coordinator.stopper.history
-    while waiting and waiting[0][0] < history.kth_best(wanted) and not engine.interrupted:
+    while waiting and waiting[0][0] < history.kth_best(wanted) and not driver.interrupted:
         wave, waiting = waiting[:at_once], waiting[at_once:]
-        results = _check(engine, [kept for *_, kept in wave])
+        results = _check(driver, [kept for *_, kept in wave])
         with coordinator.store.transaction():
             for (_, trial, step, _), result in zip(wave, results, strict=True):
                 if result is None:
@@ -42,7 +42,7 @@ def check_after_run(
 
 
 def confirm_best(
-    engine: Engine, coordinator: StudyCoordinator, top: int, listeners: Listeners
+    driver: Driver, coordinator: StudyCoordinator, top: int, listeners: Listeners
 ) -> None:
     """Judge kept checkpoints on fresh data, best first, until one holds. Each use is recorded.
 
@@ -68,7 +68,7 @@ def confirm_best(
             listeners.notice(text)
             continue
         judged.add(found.trial)
-        result = engine.evaluate([Evaluate(str(found.kept.folder), confirm=True)])[0]
+        result = driver.evaluate([Evaluate(str(found.kept.folder), confirm=True)])[0]
         if result is None:
             continue
         wrong = (
@@ -88,11 +88,11 @@ def say_rejected(coordinator: StudyCoordinator, listeners: Listeners) -> None:
         listeners.notice(no_recommendation(result))
 
 
-def _check(engine: Engine, models: Sequence[Kept]) -> list[Evaluated | None]:
+def _check(driver: Driver, models: Sequence[Kept]) -> list[Evaluated | None]:
     """Check kept models, but those that are missing, empty or changed."""
     looked = [(kept.folder, kept.fault()) for kept in models]
     whole = [Evaluate(str(folder), confirm=False) for folder, fault in looked if fault is None]
-    came = iter(engine.evaluate(whole))
+    came = iter(driver.evaluate(whole))
     return [
         next(came) if fault is None else Evaluated({}, {}, f"its model {folder} {fault}")
         for folder, fault in looked

@@ -1,4 +1,4 @@
-"""The driver of a study: one engine, wherever its workers live.
+"""The driver of a study: one, wherever its workers live.
 
 The driver is one thread: it waits for messages, lets the coordinator decide, commits, and only then
 answers. Whatever happens to a worker (killed, hung, out of memory, its node gone) fails its trial,
@@ -50,7 +50,7 @@ class _Closing:
     since: float
 
 
-class Engine:
+class Driver:
     """Runs trials in the workers of a pool until the budget is spent.
 
     Parameters
@@ -58,7 +58,7 @@ class Engine:
     coordinator, queue:
         Who decides and remembers, and which trial is next.
     pool:
-        The workers; closed with the engine.
+        The workers; closed with the driver.
     settings, listeners:
         Limits on the run, and who is told what happens.
     """

@@ -42,37 +42,37 @@ class WorkerProcess:
 
     @property
     def exit_handle(self) -> int | None:
-        """See Worker."""
+        """See WorkerHandle."""
         return self._child.exit_handle
 
     def send(self, message: object) -> None:
-        """See Worker."""
+        """See WorkerHandle."""
         self.pipe.send(message)
 
     def hung_up(self) -> bool:
-        """See Worker. One that ends does so in a moment, and then it is known how."""
+        """See WorkerHandle. One that ends does so in a moment, and then it is known how."""
         self._hung_up = self._hung_up or time.monotonic()
         return self.exit_word() is not None
 
     def exit_word(self) -> str | None:
-        """See Worker."""
+        """See WorkerHandle."""
         ended = self._child.exit_word()
         if ended is None and self._hung_up and time.monotonic() > self._hung_up + _LEAVING_S:
             return "closed its connection to the driver"
         return ended
 
     def kill(self) -> None:
-        """See Worker."""
+        """See WorkerHandle."""
         self._child.kill()
         self.close()
 
     def close(self) -> None:
-        """See Worker."""
+        """See WorkerHandle."""
         self.pipe.close()
         self._child.forget_exit()
 
     def join(self, timeout_s: float) -> None:
-        """See Worker."""
+        """See WorkerHandle."""
         self._child.kill(after_s=timeout_s)
 
 

@@ -1,7 +1,7 @@
 """A fixed number of places for workers: start them, listen to them, end them.
 
 What varies is where workers live: a :class:`Site` starts them, as processes of this machine or as
-actors of a Ray cluster, and gives a :class:`Worker` to hold each of them by.
+actors of a Ray cluster, and gives a :class:`WorkerHandle` to hold each of them by.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Died(NamedTuple):
     how: str
 
 
-class Worker(Protocol):
+class WorkerHandle(Protocol):
     """A worker as the driver sees it."""
 
     @property
@@ -66,10 +66,10 @@ class Site(Protocol):
     def bell(self) -> int | None:
         """Becomes readable when a worker has connected, where they do so after their start."""
 
-    def start(self, index: int) -> Worker:
+    def start(self, index: int) -> WorkerHandle:
         """Start a worker for the place of that number. It says Ready when it can work."""
 
-    def look(self) -> Iterable[tuple[Worker, Notice | None]]:
+    def look(self) -> Iterable[tuple[WorkerHandle, Notice | None]]:
         """Workers that have connected (None), or of which there is something to say."""
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class Slot:
     """A place for a worker, and what it is doing."""
 
     index: int
-    worker: Worker | None = None
+    worker: WorkerHandle | None = None
     ready: bool = False
     trial: StudyTrial | None = None
     evaluating: int | None = None  # which of the models that are being evaluated
@@ -194,7 +194,7 @@ class Pool:
         self._selector.close()
         self._site.close()
 
-    def _look_at(self, worker: Worker, notice: Notice | None) -> list[tuple[Slot, object]]:
+    def _look_at(self, worker: WorkerHandle, notice: Notice | None) -> list[tuple[Slot, object]]:
         for slot in self.slots:
             if slot.worker is worker:
                 if notice is not None:
@@ -203,7 +203,7 @@ class Pool:
                 self._selector.register(worker.pipe, selectors.EVENT_READ, slot)
         return []
 
-    def _receive(self, slot: Slot, worker: Worker) -> list[tuple[Slot, object]]:
+    def _receive(self, slot: Slot, worker: WorkerHandle) -> list[tuple[Slot, object]]:
         pipe = worker.pipe
         assert pipe is not None
         heard: list[tuple[Slot, object]] = []
@@ -222,7 +222,7 @@ class Pool:
         return heard
 
     def _bury(
-        self, slot: Slot, worker: Worker, how: str | None = None
+        self, slot: Slot, worker: WorkerHandle, how: str | None = None
     ) -> list[tuple[Slot, object]]:
         """The last words of a worker that has ended, or has to; ``how`` if that is known."""
         heard: list[tuple[Slot, object]] = []
@@ -238,7 +238,7 @@ class Pool:
                 raise StudyError(f"worker processes end while starting ({how}); see {worker.log}")
         return [*heard, (slot, Died(how))]
 
-    def _forget(self, slot: Slot, worker: Worker) -> None:
+    def _forget(self, slot: Slot, worker: WorkerHandle) -> None:
         for handle in (worker.pipe, worker.exit_handle):
             if handle is not None:
                 self._unregister(handle)

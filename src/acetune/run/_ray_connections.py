@@ -39,7 +39,7 @@ class Pass(NamedTuple):
         return f"Pass({self.address})"
 
 
-class Reception:
+class ConnectionListener:
     """Takes connections in threads of its own; the driver's thread collects them.
 
     ``bell`` becomes readable when someone has come.
@@ -56,7 +56,7 @@ class Reception:
         self._come: deque[tuple[bytes, DriverChannel]] = deque()
         self._bell, self._button = socket.socketpair()
         self._bell.setblocking(False)
-        threading.Thread(target=self._accept, name="acetune-reception", daemon=True).start()
+        threading.Thread(target=self._accept, name="acetune-connections", daemon=True).start()
 
     @property
     def bell(self) -> int:

@@ -21,7 +21,7 @@ from acetune.run._local_workers import worker_variables
 from acetune.run._messages import DriverChannel, Notice, Setup
 from acetune.run._ray_actor import AcetuneWorker
 from acetune.run._ray_cluster import RayCluster
-from acetune.run._ray_connections import Reception
+from acetune.run._ray_connections import ConnectionListener
 
 _LOOK_S = 0.25
 _NO_ROOM_S = 30.0  # an actor that has not come up for so long has found no room
@@ -45,17 +45,17 @@ class RayWorker:
         self._unreachable = False
 
     def send(self, message: object) -> None:
-        """See Worker."""
+        """See WorkerHandle."""
         if self.pipe is not None:
             self.pipe.send(message)
 
     def hung_up(self) -> bool:
-        """See Worker. Ray knows why, but only a moment later."""
+        """See WorkerHandle. Ray knows why, but only a moment later."""
         self._hung_up = time.monotonic()
         return self._ended is not None
 
     def exit_word(self) -> str | None:
-        """See Worker."""
+        """See WorkerHandle."""
         given_up = self._hung_up is not None and time.monotonic() > self._hung_up + _TELLING_S
         if self._ended is None and given_up:
             why = "Ray cannot reach it either: is its node down?" if self._unreachable else ""
@@ -79,20 +79,20 @@ class RayWorker:
             self._ended = self._ended or death_in_words(error)
 
     def kill(self) -> None:
-        """See Worker."""
+        """See WorkerHandle."""
         self.close()
         self.killed = True
         with contextlib.suppress(Exception):  # it is gone already, or Ray is
             ray.kill(self._actor, no_restart=True)
 
     def close(self) -> None:
-        """See Worker."""
+        """See WorkerHandle."""
         if self.pipe is not None:
             self.pipe.close()
             self.pipe = None
 
     def join(self, timeout_s: float) -> None:
-        """See Worker."""
+        """See WorkerHandle."""
         if self.connected and not self.killed:
             with contextlib.suppress(Exception):  # as in kill
                 ray.wait([self.serving], timeout=timeout_s)
@@ -119,7 +119,7 @@ class RaySite:
         self._files = files.resolve()
         self._mark = self._leave_mark()
         self._code = ray.put(code)  # once a node, not once a worker
-        self._reception = Reception(cluster.host)
+        self._listener = ConnectionListener(cluster.host)
         self._actor = ray.remote(max_restarts=0, max_task_retries=0)(AcetuneWorker)
         self._workers: list[RayWorker] = []
         self._last_look = 0.0
@@ -130,11 +130,11 @@ class RaySite:
     @property
     def bell(self) -> int:
         """See Site."""
-        return self._reception.bell
+        return self._listener.bell
 
     def start(self, index: int) -> RayWorker:
         """See Site. Ray places the actor as soon as a node has room for it."""
-        card = self._reception.new_pass()
+        card = self._listener.new_pass()
         setup = Setup(str(self._files), None, self._threads)
         environment = {"env_vars": worker_variables(self._threads)}
         options = self._cluster.options()
@@ -147,7 +147,7 @@ class RaySite:
     def look(self) -> list[tuple[RayWorker, Notice | None]]:
         """See Site."""
         found: list[tuple[RayWorker, Notice | None]] = []
-        for token, pipe in self._reception.collect():
+        for token, pipe in self._listener.collect():
             worker = next((w for w in self._workers if w.token == token and not w.killed), None)
             if worker is None:
                 pipe.close()  # it was given up meanwhile
@@ -192,7 +192,7 @@ class RaySite:
 
     def close(self) -> None:
         """See Site."""
-        self._reception.close()
+        self._listener.close()
         with contextlib.suppress(OSError):
             (self._files / self._mark).unlink()
 

@@ -25,7 +25,7 @@ from acetune.run import _messages as m
 from acetune.run._pipe_link import DriverGone, PipeLink
 from acetune.run._transfer import fetched
 from acetune.trial.artifacts import attempt_name, confined, load_model
-from acetune.trial.checks import evaluate, place_of
+from acetune.trial.checks import evaluate, where_raised
 from acetune.trial.exclusive import DeviceUse, alone
 from acetune.trial.exclusive_link import ExclusiveLink
 from acetune.trial.hardware import synchronised_clock
@@ -34,7 +34,7 @@ from acetune.trial.trial import Trial, TrialContext
 _LONGEST_TEXT = 20_000  # characters of an error that are sent to the driver
 
 
-class Worker:
+class WorkerLoop:
     """Runs what the driver sends until it says good-bye."""
 
     def __init__(self, pipe: m.WorkerChannel, setup: m.Setup, work: m.Work) -> None:
@@ -135,7 +135,7 @@ class Worker:
                 use.expect(constraint.check for constraint in self._work.goals.constraints)
                 return self._evaluate_model(load_model(folder), task.confirm)
         except Exception as error:
-            return m.Evaluated({}, {}, f"{type(error).__name__}: {error}{place_of(error)}")
+            return m.Evaluated({}, {}, f"{type(error).__name__}: {error}{where_raised(error)}")
 
     def _evaluate_model(self, model: object, confirm: bool) -> m.Evaluated:
         if confirm:
@@ -224,7 +224,7 @@ def serve(pipe: m.WorkerChannel, setup: m.Setup, code: bytes) -> None:
             pipe.send(m.Ready(f"{type(error).__name__}: {error}"))
             return
         pipe.send(m.Ready())
-        Worker(pipe, setup, work).run()
+        WorkerLoop(pipe, setup, work).run()
     except (EOFError, BrokenPipeError, ConnectionResetError, DriverGone):
         return  # nobody is left to work for
 

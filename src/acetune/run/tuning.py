@@ -23,7 +23,7 @@ from acetune.interprocess.pickling import pickle_code
 from acetune.policies import Policy, make_policy
 from acetune.policies.stopper import stopper_of
 from acetune.run._confirmation import check_after_run, confirm_best, say_rejected
-from acetune.run._driver import Engine
+from acetune.run._driver import Driver
 from acetune.run._local_workers import IN_WORKER, LocalSite
 from acetune.run._messages import Work
 from acetune.run._options import Settings, make_cluster, make_settings, require_options
@@ -218,7 +218,7 @@ def tune(
         listeners = Listeners([*([make_progress()] if progress else []), *callbacks])
         pool = Pool(_make_site(cluster, code, store.files, settings), settings.workers)
         queue = TrialQueue(coordinator, suggester.suggest, suggester.tell, settings, listeners)
-        driver = Engine(coordinator, queue, pool, settings, listeners)
+        driver = Driver(coordinator, queue, pool, settings, listeners)
         status = StudyStatus(coordinator, time_budget_s, max_trials, driver.elapsed)
         listeners.call("on_start", status)
         for text in store.notices:

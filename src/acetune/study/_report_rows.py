@@ -47,7 +47,7 @@ ORDER BY seq
 """
 
 
-class Rows(NamedTuple):
+class ReportRows(NamedTuple):
     """Reports: their numbers, what nearly always differs, and the rows that are not as usual."""
 
     seq: Array
@@ -55,11 +55,11 @@ class Rows(NamedTuple):
     odd: Array
 
 
-def read_rows(db: sqlite3.Connection, after: int, last: int = LAST) -> Rows:
+def read_rows(db: sqlite3.Connection, after: int, last: int = LAST) -> ReportRows:
     """The reports with a ``seq`` larger than ``after``, up to ``last``."""
     usual = np.fromiter(db.execute(_USUAL_REPORTS, (after, last)), dtype=_USUAL)
     seq = _sequence(db, after, last, len(usual))
-    return Rows(seq, usual, np.fromiter(db.execute(_ODD_REPORTS, (after, last)), dtype=_ODD))
+    return ReportRows(seq, usual, np.fromiter(db.execute(_ODD_REPORTS, (after, last)), dtype=_ODD))
 
 
 def _sequence(db: sqlite3.Connection, after: int, last: int, count: int) -> Array:
@@ -72,9 +72,9 @@ def _sequence(db: sqlite3.Connection, after: int, last: int, count: int) -> Arra
     return np.fromiter((row[0] for row in rows), dtype="i8", count=count)
 
 
-def rows_from_bytes(written: bytes) -> Rows:
+def rows_from_bytes(written: bytes) -> ReportRows:
     """What this file wrote as a program."""
-    return Rows(*pickle.loads(written))
+    return ReportRows(*pickle.loads(written))
 
 
 def _write_rows(uri: str, last: int) -> None:

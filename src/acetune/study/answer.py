@@ -1,6 +1,9 @@
 """Which checkpoints are candidates, and which of them is the answer.
 
-The rule is written here once; checkpoints come from :mod:`acetune.study.best_checkpoints`.
+The rule for studies is written here once; checkpoints come from
+:mod:`acetune.study.best_checkpoints`. In a study of Optuna and in a Tuner of Ray there is no
+confirmation: their adapters choose the best valid checkpoint in ``optuna/_best.py`` and
+``ray/_results.py``.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import Any, Literal
 
 from acetune.core.goals import Objective
 from acetune.study.best_checkpoints import valid_at, valid_checkpoints
-from acetune.study.findings import Confirmation, FoundCheckpoint, latest_uses, place_of
+from acetune.study.findings import Confirmation, FoundCheckpoint, checkpoint_key, latest_uses
 from acetune.study.view import StudyView
 
 Outcome = Literal["feasible", "rejected", "none feasible"]
@@ -66,8 +69,8 @@ def with_judged(
 
     A verdict stands although better ones may have come since, of its own trial or of others.
     """
-    known = set(map(place_of, best))
-    more = [found for found in judged if place_of(found) not in known]
+    known = set(map(checkpoint_key, best))
+    more = [found for found in judged if checkpoint_key(found) not in known]
     return sorted([*best, *more], key=lambda found: objective.loss(found.value))
 
 
@@ -77,7 +80,7 @@ def with_confirmation(
     ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> FoundCheckpoint:
     """The checkpoint with what its latest confirmation said, if it had one."""
-    use = latest_uses(uses).get(place_of(found))
+    use = latest_uses(uses).get(checkpoint_key(found))
     if use is None:
         return found
     said = Confirmation(use["status"], use["metrics"], use["error"], ranges or {})

@@ -51,10 +51,10 @@ class Confirmation:
         )
 
 
-Place: TypeAlias = tuple[int, int, int]  # trial, attempt and step of a checkpoint
+CheckpointKey: TypeAlias = tuple[int, int, int]  # trial, attempt and step of a checkpoint
 
 
-def latest_uses(uses: Sequence[Mapping[str, Any]]) -> dict[Place, Mapping[str, Any]]:
+def latest_uses(uses: Sequence[Mapping[str, Any]]) -> dict[CheckpointKey, Mapping[str, Any]]:
     """The latest use of the confirmation data on each checkpoint, in the order of the first."""
     return {(use["trial"], use["attempt"], use["step"]): use for use in uses}
 
@@ -153,8 +153,8 @@ class FoundCheckpoint:
         )
 
 
-def place_of(found: FoundCheckpoint) -> Place:
-    """Where a checkpoint is."""
+def checkpoint_key(found: FoundCheckpoint) -> CheckpointKey:
+    """What identifies a checkpoint in its study."""
     return found.trial, found.attempt, found.step
 
 

@@ -12,7 +12,7 @@ from acetune.core.decision import INVALID as INVALID  # strata by their numbers,
 from acetune.core.decision import STRATA as STRATA
 from acetune.core.decision import UNCHECKED as UNCHECKED
 from acetune.core.decision import VALID as VALID
-from acetune.study._report_rows import LAST, Rows, read_rows
+from acetune.study._report_rows import LAST, ReportRows, read_rows
 from acetune.study._report_rows import Array as Array
 
 STEP, END, AFTER = 0, 1, 2
@@ -155,7 +155,7 @@ def read_reports(db: sqlite3.Connection, after: int, last: int = LAST) -> dict[s
     return columns_of(read_rows(db, after, last))
 
 
-def columns_of(rows: Rows) -> dict[str, Array]:
+def columns_of(rows: ReportRows) -> dict[str, Array]:
     """Rows of the file as columns."""
     count, usual = len(rows.seq), rows.usual
     step, violation = usual["step"], usual["violation"]

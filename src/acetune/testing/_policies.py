@@ -42,7 +42,7 @@ def check_policy(policy: Policy) -> None:
 # -- random studies ------------------------------------------------------------------------------
 
 
-class Told(NamedTuple):
+class DecidedReport(NamedTuple):
     """One report as it was made, with what was decided."""
 
     trial: str
@@ -67,7 +67,7 @@ def _some_measurement(rng: random.Random) -> float | Estimate | FailedCheck:
     return rng.choice((value, Estimate(value, 0.1), math.nan, FailedCheck("raised")))
 
 
-class Run:
+class RandomStudy:
     """A study of interleaved random trials under one policy."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Run:
         self.stopper = Stopper(
             objective="loss", mode=mode, constraints=limits if constraints else (), policy=policy
         )
-        self.log: list[str | Told] = []  # a trial that starts, or a report
+        self.log: list[str | DecidedReport] = []  # a trial that starts, or a report
         self.asked_for: list[int | None] = []
         rng = random.Random(seed)
         waiting = [rename(index) for index in range(TRIALS)]
@@ -108,19 +108,19 @@ class Run:
             require(
                 isinstance(decision, Decision), f"decide() must return a Decision, got {decision!r}"
             )
-            self.log.append(Told(trial, step, reported, given, due, costs, decision))
+            self.log.append(DecidedReport(trial, step, reported, given, due, costs, decision))
             if handle.state != "running":
                 del running[trial]
 
     @property
-    def told(self) -> list[Told]:
+    def reports(self) -> list[DecidedReport]:
         """The reports, in order."""
-        return [event for event in self.log if isinstance(event, Told)]
+        return [event for event in self.log if isinstance(event, DecidedReport)]
 
     @property
     def decisions(self) -> list[Decision]:
         """What was decided on each report."""
-        return [told.decision for told in self.told]
+        return [report.decision for report in self.reports]
 
     @property
     def answers(self) -> list[tuple[object, ...]]:
@@ -129,12 +129,12 @@ class Run:
 
 
 @lru_cache(maxsize=256)
-def played(policy: Policy, seed: int) -> Run:
+def played(policy: Policy, seed: int) -> RandomStudy:
     """The same run for all checks that only look at it."""
-    return Run(policy, seed)
+    return RandomStudy(policy, seed)
 
 
-def _again(run: Run, resumed_after: int = 0) -> Stopper:
+def _again(run: RandomStudy, resumed_after: int = 0) -> Stopper:
     """The same reports in the same order, to a new stopper; the decisions must be the same.
 
     The first so many are known from the study file, with what was decided on them.
@@ -223,7 +223,7 @@ def its_options_make_it_again(policy: Policy) -> None:
 def asking_changes_nothing(policy: Policy) -> None:
     """Neither the policy nor the history, and the same question has the same answer."""
     for seed in SEEDS:
-        stopper = Run(policy, seed).stopper
+        stopper = RandomStudy(policy, seed).stopper
         trial = stopper.start("new", LAST)
         trial.observe(1, 0.5)
         before = pickle.dumps((stopper.history, stopper.policy))
@@ -242,7 +242,7 @@ def asking_changes_nothing(policy: Policy) -> None:
 
 def the_first_check_is_a_step_of_the_trial(policy: Policy) -> None:
     """And to choose it changes nothing."""
-    stopper = Run(policy, seed=0).stopper
+    stopper = RandomStudy(policy, seed=0).stopper
     before = pickle.dumps(stopper.history)
     for total_steps in (None, 1, 10):
         costs = stopper.history.costs
@@ -311,7 +311,9 @@ def the_names_of_trials_do_not_matter(policy: Policy) -> None:
     """Only their order does."""
     for seed in SEEDS:
         run = played(policy, seed)
-        renamed = Run(policy, seed, rename=lambda index: f"{(index * 37) % TRIALS:03d} other")
+        renamed = RandomStudy(
+            policy, seed, rename=lambda index: f"{(index * 37) % TRIALS:03d} other"
+        )
         require(
             renamed.answers == run.answers and renamed.asked_for == run.asked_for,
             "trials with other names are decided on otherwise; use trial.order, not trial.id",
@@ -321,7 +323,7 @@ def the_names_of_trials_do_not_matter(policy: Policy) -> None:
 def maximising_is_minimising_the_negative(policy: Policy) -> None:
     """A policy sees losses, of which smaller is better."""
     for seed in SEEDS:
-        mirrored = Run(policy, seed, mode="max", value=lambda value: -value)
+        mirrored = RandomStudy(policy, seed, mode="max", value=lambda value: -value)
         require(
             mirrored.answers == played(policy, seed).answers,
             "to maximise the negative objective is decided on otherwise; compare report.loss",
@@ -332,11 +334,11 @@ def nobody_is_stopped_at_the_last_step(policy: Policy) -> None:
     """It has paid for all its training."""
     for seed in SEEDS:
         run = played(policy, seed)
-        for told in run.told:
-            if told.step == LAST:
-                ended = run.stopper.history.trials[told.trial].state
-                require(not told.decision.stop, f"{told.trial!r} is stopped at its last step")
-                require(ended == "finished", f"{told.trial!r} is {ended} after its last step")
+        for report in run.reports:
+            if report.step == LAST:
+                ended = run.stopper.history.trials[report.trial].state
+                require(not report.decision.stop, f"{report.trial!r} is stopped at its last step")
+                require(ended == "finished", f"{report.trial!r} is {ended} after its last step")
     stopper = _stopper(policy)
     for index in range(20):
         stopper.start(index, 10).observe(1, 0.1)
@@ -353,7 +355,7 @@ def every_decision_has_a_reason(policy: Policy) -> None:
             _require_words(decision)
         for record in run.stopper.history.trials.values():
             require(str(record.reason).strip(), f"trial {record.id!r} has ended without a reason")
-    trial = Run(policy, seed=0).stopper.start("new", LAST)
+    trial = RandomStudy(policy, seed=0).stopper.start("new", LAST)
     for step in (1, 2, 3):  # a report made twice has a reason too
         if not trial.observe(step, 0.0).stop:
             _require_words(trial.observe(step, 0.0))
@@ -415,7 +417,7 @@ def the_searcher_is_told_finite_numbers(policy: Policy) -> None:
 def nothing_is_checked_where_nothing_is_to_be(policy: Policy) -> None:
     """In a study without constraints, and in a run that checks afterwards."""
     for seed in SEEDS:
-        asked = set(Run(policy, seed, constraints=False).asked_for)
+        asked = set(RandomStudy(policy, seed, constraints=False).asked_for)
         require(asked == {None}, "a check is due in a study without constraints")
         if policy.checks_after_run:
             asked = set(played(policy, seed).asked_for)

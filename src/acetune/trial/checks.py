@@ -139,10 +139,10 @@ def call_check(check: Callable[..., Any], name: str, model: object) -> Estimate 
     try:
         return as_measurement(check(*args, **kwargs), f"constraint {name!r}")
     except Exception as error:
-        return RaisedCheck(f"{type(error).__name__}: {error}{place_of(error)}")
+        return RaisedCheck(f"{type(error).__name__}: {error}{where_raised(error)}")
 
 
-def place_of(error: Exception) -> str:
+def where_raised(error: Exception) -> str:
     """The innermost line of the user's own code that an error came through, in brackets."""
     if isinstance(error, AcetuneError):
         return ""  # says itself what to change

@@ -2,21 +2,14 @@
 
 const PAGE = 25;
 const view = { sort: 0, down: false, first: 0, filters: {}, words: "" };
-// what the table shows of the columns; the others are found by text, sorted by, and in the dialog
-const SHOWN = [
-  { name: "trial" },
-  { name: "state" },
-  { name: "stratum", rare: true },
-  { name: "steps", rare: true },
-  { name: "best_objective" },
-  { name: "best_valid_objective" },
-  { name: "least_violation", rare: true },
-  { name: "checks", rare: true },
-  { name: "training_s", rare: true },
-];
 
 function columnNames() {
   return page.content.trials.columns;
+}
+
+/** What the table shows of the columns; the others are found by text, sorted by, and in the dialog. */
+function shownColumns() {
+  return page.content.trials.shown;
 }
 
 /** Where the parameters begin; one may have the name of a column before. */
@@ -37,7 +30,7 @@ function showTrials() {
 }
 
 function buildTrials(holder) {
-  const head = SHOWN.map(({ name, rare }) => make("th", { scope: "col", class: rare && "rare", "data-column": columnNames().indexOf(name) },
+  const head = shownColumns().map(({ name, rare }) => make("th", { scope: "col", class: rare && "rare", "data-column": columnNames().indexOf(name) },
     make("button", { type: "button", class: "sort" }, label(name))));
   holder.replaceChildren(
     make("div", { class: "controls" }, ["state", "stratum"].map(filterControl),
@@ -138,7 +131,7 @@ function trialButton(trial, text) {
 
 function trialRow(columns, row) {
   const field = (name) => row[columns.indexOf(name)];
-  const cells = SHOWN.map(({ name, rare }) => {
+  const cells = shownColumns().map(({ name, rare }) => {
     const cell = trialCell(name, field);
     if (rare) cell.classList.add("rare");
     return cell;

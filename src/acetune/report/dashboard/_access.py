@@ -80,7 +80,7 @@ def choose_token(host: str, token: str | None) -> str | None:
     return token
 
 
-class Guard:
+class AccessControl:
     """Answers only those who may ask, only what may be asked, and never without the headers."""
 
     def __init__(self, app: ASGIApp, *, host: str, token: str | None, cookie: str) -> None:

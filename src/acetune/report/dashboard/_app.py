@@ -18,8 +18,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from acetune.report._markup import clean
-from acetune.report.dashboard._access import Guard
-from acetune.report.dashboard._reader import Watcher, to_json
+from acetune.report.dashboard._access import AccessControl
+from acetune.report.dashboard._study_follower import Watcher, to_json
 from acetune.report.html import live_beginning, plotly_js, script, stylesheet
 
 _STATIC: dict[str, tuple[str, Callable[[], str]]] = {
@@ -44,7 +44,7 @@ def make_app(watcher: Watcher, *, host: str, token: str | None, cookie: str) -> 
         Route("/api/trials/{number}", pages.trial),
         Route("/api/events", pages.events),
     ]
-    return Guard(Starlette(routes=routes), host=host, token=token, cookie=cookie)
+    return AccessControl(Starlette(routes=routes), host=host, token=token, cookie=cookie)
 
 
 class _Pages:

@@ -12,7 +12,7 @@ import uvicorn
 from acetune.core.errors import AcetuneError, GoalError
 from acetune.report.dashboard._access import choose_token, is_loopback
 from acetune.report.dashboard._app import make_app
-from acetune.report.dashboard._reader import Watcher
+from acetune.report.dashboard._study_follower import Watcher
 from acetune.study.read_ahead import ReadAhead
 
 

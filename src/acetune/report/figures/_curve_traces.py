@@ -9,9 +9,9 @@ import numpy as np
 from acetune.report.figures import _look as look
 from acetune.report.figures._figure_data import (
     STRATA_ORDER,
+    CheckpointRow,
     FigureData,
     Floats,
-    Place,
     Whole,
     spread,
 )
@@ -270,7 +270,7 @@ def late_checks(
     ]
 
 
-def answer_star(answer: Place, value: float, span: float, axis: str) -> Json:
+def answer_star(answer: CheckpointRow, value: float, span: float, axis: str) -> Json:
     """A star at the checkpoint that is the answer."""
     return scatter(
         "markers",

@@ -13,9 +13,9 @@ from acetune.report.figures._curve_traces import Curve
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import (
     STRATA_ORDER,
+    CheckpointRow,
     FigureData,
     Floats,
-    Place,
     Whole,
     limit_text,
 )
@@ -147,7 +147,7 @@ def _lower(digest: FigureData, rows: Whole) -> Floats:
 
 
 def _lower_part(
-    digest: FigureData, drawn: list[Curve], late: Whole, star: Place | None, layout: Json
+    digest: FigureData, drawn: list[Curve], late: Whole, star: CheckpointRow | None, layout: Json
 ) -> list[Json]:
     """The constraint below the objective, on the same steps."""
     values = [_lower(digest, curve.rows) for curve in drawn]

@@ -28,8 +28,8 @@ _MOST_FOUND = 100
 _UNSAID_S = 60.0  # seconds that a session may have run since it last said how long
 
 
-class Place(NamedTuple):
-    """A checked checkpoint, by its row in the columns."""
+class CheckpointRow(NamedTuple):
+    """A checked checkpoint, and the row of its report in the columns."""
 
     row: int
     trial: int
@@ -161,12 +161,12 @@ class FigureData:
     # -- the answer ------------------------------------------------------------------------------
 
     @cached_property
-    def candidates(self) -> list[Place]:
+    def candidates(self) -> list[CheckpointRow]:
         """The best valid checkpoint of each trial, best first."""
-        return [self.place(row) for row in best_rows(self.view, VALID)[:_MOST_FOUND].tolist()]
+        return [self.checkpoint(row) for row in best_rows(self.view, VALID)[:_MOST_FOUND].tolist()]
 
     @cached_property
-    def nearest_misses(self) -> list[Place]:
+    def nearest_misses(self) -> list[CheckpointRow]:
         """The checkpoint of each trial that came nearest to its limits, nearest first.
 
         Beside an answer those that are better than it.
@@ -175,36 +175,36 @@ class FigureData:
             rows = better_misses(self.view, self.answer.value, _MOST_FOUND)
         else:
             rows = best_rows(self.view, INVALID)[:_MOST_FOUND].tolist()
-        return [self.place(row) for row in rows]
+        return [self.checkpoint(row) for row in rows]
 
     @cached_property
-    def answer(self) -> Place | None:
+    def answer(self) -> CheckpointRow | None:
         """The answer of the study; None where nothing qualified, or fresh data rejected it."""
-        return self._placed(choose_answer(candidates_of(self.view)))
+        return self._row_of(choose_answer(candidates_of(self.view)))
 
     @cached_property
-    def failed_on_fresh(self) -> list[Place]:
+    def failed_on_fresh(self) -> list[CheckpointRow]:
         """All that fresh data rejected, whether or not there is an answer."""
         failed = [found for found in candidates_of(self.view) if found.status == "failed"]
-        return [place for found in failed if (place := self._placed(found)) is not None]
+        return [row for found in failed if (row := self._row_of(found)) is not None]
 
     @property
-    def rejected(self) -> Place | None:
+    def rejected(self) -> CheckpointRow | None:
         """The best that fresh data rejected, where there is no answer for that reason."""
         return self.failed_on_fresh[0] if self.failed_on_fresh and self.answer is None else None
 
-    def _placed(self, found: FoundCheckpoint | None) -> Place | None:
+    def _row_of(self, found: FoundCheckpoint | None) -> CheckpointRow | None:
         if found is None:
             return None
         row = valid_row(self.view, found.trial, found.attempt, found.step)
-        return None if row is None else self.place(row)
+        return None if row is None else self.checkpoint(row)
 
-    def place(self, row: int) -> Place:
+    def checkpoint(self, row: int) -> CheckpointRow:
         """The checkpoint that was checked in a row."""
         reports = self.view.reports
         columns = (reports.trial, reports.attempt, reports.checked_step)
         trial, attempt, step = (int(column[row]) for column in columns)
-        return Place(row, trial, attempt, step, float(reports.checked_objective[row]))
+        return CheckpointRow(row, trial, attempt, step, float(reports.checked_objective[row]))
 
 
 def limit_text(constraint: Constraint) -> str:

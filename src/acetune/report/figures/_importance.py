@@ -185,7 +185,7 @@ class Effect(NamedTuple):
     why: str = ""
 
 
-class Column(NamedTuple):
+class ParameterColumn(NamedTuple):
     """The values of a parameter in the trials that have it: as numbers, or codes of categories."""
 
     name: str
@@ -194,7 +194,7 @@ class Column(NamedTuple):
     ordered: bool
 
 
-def columns(params: Sequence[Mapping[str, Any]]) -> list[Column]:
+def columns(params: Sequence[Mapping[str, Any]]) -> list[ParameterColumn]:
     """Parameters as columns, in the order in which they turn up."""
     gathered: dict[str, dict[int, Any]] = {}
     for trial, its in enumerate(params):
@@ -208,11 +208,11 @@ def columns(params: Sequence[Mapping[str, Any]]) -> list[Column]:
         if numbers is None:
             codes: dict[str, int] = {}
             numbers = np.array([codes.setdefault(repr(v), len(codes)) for v in values], float)
-        found.append(Column(name, np.array(list(by_trial)), numbers, ordered))
+        found.append(ParameterColumn(name, np.array(list(by_trial)), numbers, ordered))
     return found
 
 
-def effects(parameters: Sequence[Column], outcome: Floats) -> list[Effect]:
+def effects(parameters: Sequence[ParameterColumn], outcome: Floats) -> list[Effect]:
     """The effect of each parameter.
 
     ``outcome`` has a number a trial; trials without a finite one are left out. A parameter that
@@ -221,7 +221,7 @@ def effects(parameters: Sequence[Column], outcome: Floats) -> list[Effect]:
     return [_effect(column, outcome[column.trials]) for column in parameters]
 
 
-def _effect(column: Column, outcome: Floats) -> Effect:
+def _effect(column: ParameterColumn, outcome: Floats) -> Effect:
     known = np.isfinite(outcome)
     name, values, outcome = column.name, column.values[known], outcome[known]
     n = len(outcome)

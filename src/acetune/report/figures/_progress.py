@@ -129,7 +129,7 @@ def _alt(digest: FigureData, name: str, rows: Whole, everything: Floats) -> str:
     if not len(rows):
         return f"Nothing feasible in {seconds(digest.end)}; best {name} of all {best}."
     first, last = digest.elapsed[rows[0]], digest.elapsed[rows[-1]]
-    value = number(digest.place(int(rows[-1])).value)
+    value = number(digest.checkpoint(int(rows[-1])).value)
     return (
         f"First feasible checkpoint after {seconds(first)}; best feasible {name} {value} found "
         f"after {seconds(last)} of {seconds(digest.end)}; best {name} of all, whatever the limits, "

@@ -16,7 +16,7 @@ from acetune.study.ledger import ledger_of
 _TITLE = "Time spent, and saved (an estimate)"
 
 
-class Saved(NamedTuple):
+class SavedByStopping(NamedTuple):
     """An estimate of the training that stopping saved.
 
     Of each stopped trial whose last step T was known, the steps it did not take times the mean
@@ -28,7 +28,7 @@ class Saved(NamedTuple):
     unknown: int  # stopped trials whose T, or cost, is not known
 
 
-def saved_by_stopping(digest: FigureData) -> Saved:
+def saved_by_stopping(digest: FigureData) -> SavedByStopping:
     """Estimate what stopping saved."""
     reports = digest.view.reports
     spent, size = np.nan_to_num(reports.primary_cost_s), 1 + max(digest.rows, default=0)
@@ -43,7 +43,7 @@ def saved_by_stopping(digest: FigureData) -> Saved:
             continue
         saved += max(0, row.total_steps - last) * float(cost[row.trial]) / steps
         estimated += 1
-    return Saved(saved, estimated, unknown)
+    return SavedByStopping(saved, estimated, unknown)
 
 
 def time(digest: FigureData) -> Drawing:
@@ -79,7 +79,7 @@ def time(digest: FigureData) -> Drawing:
     return Drawing("time", _TITLE, _caption(digest, stopping), alt, data, layout, table)
 
 
-def _caption(digest: FigureData, stopping: Saved) -> str:
+def _caption(digest: FigureData, stopping: SavedByStopping) -> str:
     text = "Seconds on workers, summed over all of them; waiting is not in it."
     if digest.constrained:
         text += (

@@ -34,8 +34,8 @@ class _Stairs(NamedTuple):
     labels: list[str]
     unchecked: list[int]  # better checkpoints that were never checked
 
-    def standing_on(self, constraint: Constraint) -> int | None:
-        """Which step the limit of a constraint stands on."""
+    def step_at_limit(self, constraint: Constraint) -> int | None:
+        """The step of the stairs at the limit of a constraint; None where nothing qualifies."""
         sign = sign_of(constraint)
         place = np.searchsorted(sign * self.limits, sign * constraint.limit, side="right")
         return int(place) - 1 if place else None
@@ -115,7 +115,7 @@ def _panel(
     whole: int,
 ) -> None:
     constraint = digest.goals.constraints[panel]
-    held = stairs.standing_on(constraint)
+    held = stairs.step_at_limit(constraint)
     must = [] if held is None else [float(stairs.values[held])]
     y = window(stairs.values, stairs.values[-1:].tolist() + must)
     if len(stairs.limits):
@@ -223,7 +223,7 @@ def _said(digest: FigureData, constraint: Constraint, stairs: _Stairs) -> str:
     name, objective = short(constraint.name), short(digest.goals.objective.name)
     if not len(stairs.limits):
         return f"No limit of {name} would help: every checked checkpoint breaks another limit."
-    held = stairs.standing_on(constraint)
+    held = stairs.step_at_limit(constraint)
     if held is None:
         text = f"At the limit of {name}, {constraint.limit:g}, nothing qualifies"
     else:
@@ -244,7 +244,7 @@ def _said(digest: FigureData, constraint: Constraint, stairs: _Stairs) -> str:
 
 def _table_rows(constraint: Constraint, stairs: _Stairs) -> list[list[str]]:
     """The step that the limit stands on, and some around it."""
-    held = stairs.standing_on(constraint)
+    held = stairs.step_at_limit(constraint)
     near = -1 if held is None else held
     return [
         [

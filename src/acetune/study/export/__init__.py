@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from acetune.study.export._optuna_study import to_optuna
 from acetune.study.export._tables import to_csv, to_parquet
-from acetune.study.export.places import FORMATS, Format, format_of
+from acetune.study.export.destinations import FORMATS, Format, format_of
 
 __all__ = ["FORMATS", "Format", "format_of", "to_csv", "to_optuna", "to_parquet"]

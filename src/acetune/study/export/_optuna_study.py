@@ -19,7 +19,7 @@ from acetune.core.errors import AcetuneError, GoalError
 from acetune.study.connections import has_table
 from acetune.study.export._gathered import Gathered, gathering
 from acetune.study.export._optuna_trials import fixed_part, frozen_trials
-from acetune.study.export.places import is_study_file, shown_place
+from acetune.study.export.destinations import is_study_file, without_password
 
 Target: TypeAlias = str | os.PathLike[str] | BaseStorage | None
 
@@ -111,7 +111,7 @@ def _database(url: str) -> RDBStorage:
         return RDBStorage(url)
     except (ImportError, RuntimeError, sqlalchemy.exc.SQLAlchemyError) as error:
         text = str(error).splitlines()[0]
-        raise AcetuneError(f"cannot open {shown_place(url)!r} for Optuna: {text}") from None
+        raise AcetuneError(f"cannot open {without_password(url)!r} for Optuna: {text}") from None
 
 
 def _require_journal(path: Path) -> None:
@@ -191,5 +191,7 @@ def _translated(output: Target) -> Iterator[None]:
 
 def _shown(output: Target) -> str:
     return (
-        shown_place(os.fspath(output)) if isinstance(output, str | os.PathLike) else "the storage"
+        without_password(os.fspath(output))
+        if isinstance(output, str | os.PathLike)
+        else "the storage"
     )

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TextIO, TypeAlias
 
 from acetune.core.errors import MissingExtraError
 from acetune.study.export._gathered import ExportedTrial, Gathered, gathering
-from acetune.study.export.places import require_free, table_files
+from acetune.study.export.destinations import require_free, table_files
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.store import CheckRow, ReportRow
 from acetune.study.whole_files import replacing
@@ -81,7 +81,7 @@ def to_parquet(
 # -- what the tables hold --------------------------------------------------------------------------
 
 
-class Column(NamedTuple):
+class ExportColumn(NamedTuple):
     """Name and type of a column; times are seconds since 1970."""
 
     name: str
@@ -93,49 +93,51 @@ _INTEGERS = ("seq", "trial", "attempt", "step", "checked_step", "rank", "of")
 _TEXTS = ("kind", "stratum", "decision", "metrics", "constraint", "error")
 
 
-def _stored(name: str) -> Column:
+def _stored(name: str) -> ExportColumn:
     """A column as the study file has it."""
     if name == "time":
-        return Column(name, "time")
-    return Column(name, "integer" if name in _INTEGERS else "text" if name in _TEXTS else "number")
+        return ExportColumn(name, "time")
+    return ExportColumn(
+        name, "integer" if name in _INTEGERS else "text" if name in _TEXTS else "number"
+    )
 
 
 REPORTS = [_stored(name) for name in ReportRow._fields]
 CHECKS = [_stored(name) for name in ("seq", "trial", "attempt", "step", *CheckRow._fields)]
 
 
-def trial_columns(gathered: Gathered) -> list[Column]:
+def trial_columns(gathered: Gathered) -> list[ExportColumn]:
     """The columns of the table of trials: as in ``StudyResult.trials``, and more."""
     value = gathered.goals.objective.value
     columns = [
-        Column("trial", "integer", lambda t: t.row.trial),
-        Column("attempts", "integer", lambda t: t.row.attempt),
-        Column("state", "text", lambda t: t.row.state),
-        Column("reason", "text", lambda t: str(t.row.reason)),
-        Column("total_steps", "integer", lambda t: t.row.total_steps),
-        Column("interval", "integer", lambda t: t.row.interval),
-        Column("cost_ratio", "number", lambda t: t.row.cost_ratio),
-        Column("last_step", "integer", lambda t: t.last_step or None),
-        Column("reports", "integer", lambda t: t.reports),
-        Column("checks", "integer", lambda t: t.checks),
-        Column("best_objective", "number", lambda t: _finite(t.best_loss, value)),
-        Column("best_valid_objective", "number", lambda t: _of(t.best_valid, "value")),
-        Column("stratum", "text", lambda t: t.stratum),
-        Column("found_attempt", "integer", lambda t: _of(t.found, "attempt")),
-        Column("found_step", "integer", lambda t: _of(t.found, "step")),
-        Column("found_objective", "number", lambda t: _of(t.found, "value")),
-        Column("violation", "number", lambda t: _of(t.found, "violation")),
-        Column("confirmation", "text", lambda t: t.status),
+        ExportColumn("trial", "integer", lambda t: t.row.trial),
+        ExportColumn("attempts", "integer", lambda t: t.row.attempt),
+        ExportColumn("state", "text", lambda t: t.row.state),
+        ExportColumn("reason", "text", lambda t: str(t.row.reason)),
+        ExportColumn("total_steps", "integer", lambda t: t.row.total_steps),
+        ExportColumn("interval", "integer", lambda t: t.row.interval),
+        ExportColumn("cost_ratio", "number", lambda t: t.row.cost_ratio),
+        ExportColumn("last_step", "integer", lambda t: t.last_step or None),
+        ExportColumn("reports", "integer", lambda t: t.reports),
+        ExportColumn("checks", "integer", lambda t: t.checks),
+        ExportColumn("best_objective", "number", lambda t: _finite(t.best_loss, value)),
+        ExportColumn("best_valid_objective", "number", lambda t: _of(t.best_valid, "value")),
+        ExportColumn("stratum", "text", lambda t: t.stratum),
+        ExportColumn("found_attempt", "integer", lambda t: _of(t.found, "attempt")),
+        ExportColumn("found_step", "integer", lambda t: _of(t.found, "step")),
+        ExportColumn("found_objective", "number", lambda t: _of(t.found, "value")),
+        ExportColumn("violation", "number", lambda t: _of(t.found, "violation")),
+        ExportColumn("confirmation", "text", lambda t: t.status),
     ]
     for constraint in gathered.goals.constraints:
         columns += _measured(constraint.name)
     columns += [
-        Column("startup_s", "number", lambda t: t.startup_s),
-        Column("training_s", "number", lambda t: t.training_s),
-        Column("checks_s", "number", lambda t: t.checks_s),
-        Column("snapshots_s", "number", lambda t: t.snapshots_s),
-        Column("started", "time", lambda t: t.row.started),
-        Column("ended", "time", lambda t: t.row.ended),
+        ExportColumn("startup_s", "number", lambda t: t.startup_s),
+        ExportColumn("training_s", "number", lambda t: t.training_s),
+        ExportColumn("checks_s", "number", lambda t: t.checks_s),
+        ExportColumn("snapshots_s", "number", lambda t: t.snapshots_s),
+        ExportColumn("started", "time", lambda t: t.row.started),
+        ExportColumn("ended", "time", lambda t: t.row.ended),
     ]
     trials = gathered.trials()
     names = dict.fromkeys(gathered.info["space"])  # in the order they were declared
@@ -152,7 +154,7 @@ def as_text(value: object) -> str:
     return json.dumps(value) if isinstance(value, (list, dict)) else str(value)
 
 
-def _measured(name: str) -> list[Column]:
+def _measured(name: str) -> list[ExportColumn]:
     def result(trial: ExportedTrial, field: Literal["value", "stderr"]) -> float | None:
         found = trial.found
         if found is None or name not in found.constraints:
@@ -161,12 +163,12 @@ def _measured(name: str) -> list[Column]:
         return measured
 
     return [
-        Column(f"constraint.{name}", "number", lambda t: result(t, "value")),
-        Column(f"stderr.{name}", "number", lambda t: result(t, "stderr")),
+        ExportColumn(f"constraint.{name}", "number", lambda t: result(t, "value")),
+        ExportColumn(f"stderr.{name}", "number", lambda t: result(t, "stderr")),
     ]
 
 
-def _parameter(name: str, values: list[Any]) -> Column:
+def _parameter(name: str, values: list[Any]) -> ExportColumn:
     """A column for a parameter: of one type if its values are, else of words."""
     kinds = {type(value) for value in values if value is not None}
     large = any(type(value) is int and abs(value) >= 2**63 for value in values)
@@ -180,7 +182,7 @@ def _parameter(name: str, values: list[Any]) -> Column:
         value = trial.row.params.get(name)
         return value if value is None or kind != "text" else as_text(value)
 
-    return Column(f"param.{name}", kind, of)
+    return ExportColumn(f"param.{name}", kind, of)
 
 
 def _of(found: FoundCheckpoint | None, field: str) -> Any:
@@ -202,7 +204,7 @@ class _Table(AbstractContextManager["_Table"]):
 
 
 def _write(
-    gathered: Gathered, paths: list[Path], table: Callable[[Path, Sequence[Column]], _Table]
+    gathered: Gathered, paths: list[Path], table: Callable[[Path, Sequence[ExportColumn]], _Table]
 ) -> None:
     """The trials; reports and checks too, where there are files for them."""
     if len(paths) > 1:
@@ -226,7 +228,7 @@ def _write(
 
 
 class _CsvTable(_Table):
-    def __init__(self, path: Path, columns: Sequence[Column]) -> None:
+    def __init__(self, path: Path, columns: Sequence[ExportColumn]) -> None:
         self._file = _open(path)
         # lines end as in RFC 4180: then the writer also quotes cells that hold half of such an end
         self._lines = csv.writer(self._file, lineterminator="\r\n")
@@ -254,7 +256,9 @@ def _time(seconds: float | None) -> str:
 
 
 class _ParquetTable(_Table):
-    def __init__(self, pyarrow: Any, info: Any, path: Path, columns: Sequence[Column]) -> None:
+    def __init__(
+        self, pyarrow: Any, info: Any, path: Path, columns: Sequence[ExportColumn]
+    ) -> None:
         types = {
             "integer": pyarrow.int64(),
             "number": pyarrow.float64(),
@@ -282,7 +286,7 @@ class _ParquetTable(_Table):
         self._writer.close()
 
 
-def _cells(column: Column, cells: tuple[Any, ...]) -> Iterator[Any] | tuple[Any, ...]:
+def _cells(column: ExportColumn, cells: tuple[Any, ...]) -> Iterator[Any] | tuple[Any, ...]:
     if column.kind == "time":
         return (None if cell is None else round(cell * 1e6) for cell in cells)
     if column.kind == "text":

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from acetune.core.errors import AcetuneError, GoalError, MissingExtraError
-from acetune.replay import figures
-from acetune.replay.figures._panels import cell_titles, looks
-from acetune.replay.figures.dots import mean_interval
-from acetune.replay.figures.over_time import value_range
+from acetune.replay import pictures
+from acetune.replay.pictures.dots import mean_interval
+from acetune.replay.pictures.over_time import value_range
+from acetune.replay.pictures.panels import cell_titles, looks
 from acetune.replay.runs import Cell, Incumbent, Run, summarise
-from acetune.replay.statistics import Progress, Ranks, rank_policies
+from acetune.replay.statistics import BestOverTime, Ranks, rank_policies
 from acetune.report import figure_files as drawing
 from acetune.report.palette import COLOURS
 
@@ -69,7 +69,7 @@ def texts(figure: Any) -> str:
 
 def test_lines_over_time_hold_means_and_shares() -> None:
     steps: list[list[tuple[float, float]]] = [[(0.0, 0.5), (20.0, 0.9)], [(10.0, 0.6)]]
-    figure = figures.over_time([run("ace", seed, found) for seed, found in enumerate(steps)])
+    figure = pictures.over_time([run("ace", seed, found) for seed, found in enumerate(steps)])
     (line,) = traces(figure, name="ace", yaxis="y", hoverinfo=None, showlegend=False)
     at = {float(time): value for time, value in zip(line.x, line.y, strict=True)}
     assert max(at) == 35
@@ -82,7 +82,7 @@ def test_lines_over_time_hold_means_and_shares() -> None:
 
 
 def test_a_panel_a_cell_and_a_legend_entry_a_policy() -> None:
-    figure = figures.over_time(made_runs(), objective="AUC")
+    figure = pictures.over_time(made_runs(), objective="AUC")
     written = texts(figure)
     assert "eod ≤ 0.25" in written
     assert "eod ≤ 0.325" in written
@@ -97,46 +97,46 @@ def test_a_panel_a_cell_and_a_legend_entry_a_policy() -> None:
 
 
 def test_policies_can_be_chosen_and_ordered() -> None:
-    figure = figures.over_time(made_runs(), policies=["ace", "none"])
+    figure = pictures.over_time(made_runs(), policies=["ace", "none"])
     named = traces(figure, showlegend=True)
     assert [trace.name for trace in named] == ["ace", "none"]
     assert [trace.line.color for trace in named] == list(COLOURS[:2])
     with pytest.raises(GoalError, match="no runs of 'hyperband'; there are none, asha, ace"):
-        figures.over_time(made_runs(), policies=["hyperband"])
+        pictures.over_time(made_runs(), policies=["hyperband"])
     with pytest.raises(GoalError, match="no runs were given"):
-        figures.over_time([])
+        pictures.over_time([])
 
 
 def test_bands_are_left_out_when_they_would_be_too_many() -> None:
     many = made_runs([f"p{i}" for i in range(8)])
-    assert not traces(figures.over_time(many), fill="toself")
-    assert len(traces(figures.over_time(many, bands=True), fill="toself")) == 16
-    assert len(traces(figures.over_time(made_runs()), fill="toself")) == 6
+    assert not traces(pictures.over_time(many), fill="toself")
+    assert len(traces(pictures.over_time(many, bands=True), fill="toself")) == 16
+    assert len(traces(pictures.over_time(made_runs()), fill="toself")) == 6
 
 
 def test_early_poor_values_do_not_squash_the_rest() -> None:
     found = [run("ace", seed, [(0.1, 0.01), (5.0, 0.85 + 0.001 * seed)]) for seed in range(5)]
-    low, high = figures.over_time(found).layout.yaxis.range
+    low, high = pictures.over_time(found).layout.yaxis.range
     assert 0.85 < low < 0.852 < high < 0.854
 
 
 def test_the_range_is_that_of_the_second_half_and_of_finite_bands() -> None:
     t = np.linspace(0, 10, 5)
     centre = np.array([math.nan, 0.1, 0.5, 0.6, 0.7])
-    line = Progress(t, centre, np.full(5, -math.inf), centre + 0.1, np.ones(5))
+    line = BestOverTime(t, centre, np.full(5, -math.inf), centre + 0.1, np.ones(5))
     assert value_range([line]) == pytest.approx([0.5 - 0.08 * 0.3, 0.8 + 0.08 * 0.3])
     nothing = np.full(5, math.nan)
-    assert value_range([Progress(t, nothing, nothing, nothing, np.zeros(5))]) is None
+    assert value_range([BestOverTime(t, nothing, nothing, nothing, np.zeros(5))]) is None
 
 
 def test_a_cell_in_which_nobody_found_anything_says_so() -> None:
-    figure = figures.over_time([run("ace", 0, []), run("asha", 0, [])])
+    figure = pictures.over_time([run("ace", 0, []), run("asha", 0, [])])
     assert "of no policy have half of the runs<br>found something feasible" in texts(figure)
 
 
 def test_checks_after_the_run_are_shown_beyond_the_budget() -> None:
     late = [run("none+after", seed, [(36.0 + seed, 0.8)]) for seed in range(3)]
-    figure = figures.over_time(late + made_runs())
+    figure = pictures.over_time(late + made_runs())
     assert figure.layout.xaxis.range[1] == pytest.approx(38)
     assert figure.layout.shapes[0].x0 == 35
     assert "budget" in texts(figure)
@@ -158,13 +158,13 @@ RANKS = Ranks(
 
 def test_two_rankings_that_agree_show_no_difference() -> None:
     two = replace(RANKS, blocks=2, friedman_p=0.16, cliques=(RANKS.policies,))
-    assert "p = 0.16, no difference is shown" in texts(figures.critical_difference(two))
+    assert "p = 0.16, no difference is shown" in texts(pictures.critical_difference(two))
     joined = replace(two, friedman_p=0.001)  # significant, but nobody stands apart
-    assert "no difference is shown" in texts(figures.critical_difference(joined))
+    assert "no difference is shown" in texts(pictures.critical_difference(joined))
 
 
 def test_policies_hang_off_their_ranks_and_bars_join_those_not_told_apart() -> None:
-    figure = figures.critical_difference(RANKS)
+    figure = pictures.critical_difference(RANKS)
     points = {trace.name: trace.x[0] for trace in traces(figure, mode="markers")}
     assert points == dict(zip(RANKS.policies, RANKS.average_ranks, strict=True))
     (bar,) = traces(figure, hovertext="not told apart: ace, asha")
@@ -185,7 +185,7 @@ def test_bars_that_meet_are_drawn_below_each_other() -> None:
         *(30, 0.5, 0.05, 1.7),
         (("a", "b"), ("b", "c"), ("d", "e", "f")),
     )
-    figure = figures.critical_difference(ranks)
+    figure = pictures.critical_difference(ranks)
     heights = [
         traces(figure, hovertext=f"not told apart: {', '.join(clique)}")[0].y[0]
         for clique in ranks.cliques
@@ -198,7 +198,7 @@ def test_a_critical_difference_wider_than_the_axis() -> None:
     ranks = rank_policies(made_runs())  # two cells show nothing
     assert ranks.critical_difference < 3
     wide = Ranks(ranks.policies, ranks.average_ranks, 1, 1.0, 0.05, 3.3, (ranks.policies,))
-    assert "CD = 3.30, wider than the axis" in texts(figures.critical_difference(wide))
+    assert "CD = 3.30, wider than the axis" in texts(pictures.critical_difference(wide))
 
 
 # -- means with intervals --------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def test_a_critical_difference_wider_than_the_axis() -> None:
 
 def test_dots_are_means_with_students_interval() -> None:
     runs = [run("ace", seed, [(1.0, value)]) for seed, value in enumerate((0.1, 0.2, 0.3))]
-    (dot,) = figures.dots(summarise(runs)).data
+    (dot,) = pictures.dots(summarise(runs)).data
     assert dot.x[0] == pytest.approx(0.2)
     # t of 0.975 with two degrees of freedom is 4.3027
     assert dot.error_x.array[0] == pytest.approx(4.302653 * 0.1 / math.sqrt(3), rel=1e-6)
@@ -214,7 +214,7 @@ def test_dots_are_means_with_students_interval() -> None:
 
 def test_dots_tell_who_found_nothing() -> None:
     runs = made_runs() + [run("median", seed, []) for seed in range(6)]
-    figure = figures.dots(summarise(runs), objective="AUC")
+    figure = pictures.dots(summarise(runs), objective="AUC")
     written = texts(figure)
     assert "1 of 6" in written
     assert "all 6 found nothing" in written
@@ -230,7 +230,7 @@ def test_one_run_has_a_mean_and_no_interval() -> None:
     assert interval is not None
     assert interval.mean == 0.4
     assert math.isnan(interval.low)
-    (dot,) = figures.dots([summary]).data
+    (dot,) = pictures.dots([summary]).data
     assert dot.error_x.array[0] == 0
     (nothing,) = summarise([run("ace", 0, [])])
     assert mean_interval(nothing) is None
@@ -260,27 +260,27 @@ def test_a_cell_is_named_by_what_tells_it_from_the_others() -> None:
 
 def every_kind() -> dict[str, Any]:
     return {
-        "over_time": figures.over_time(made_runs(), objective="AUC"),
-        "ranks": figures.critical_difference(RANKS),
-        "dots": figures.dots(summarise(made_runs())),
+        "over_time": pictures.over_time(made_runs(), objective="AUC"),
+        "ranks": pictures.critical_difference(RANKS),
+        "dots": pictures.dots(summarise(made_runs())),
     }
 
 
 def test_html_stands_alone_and_is_the_same_each_time(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ranks.html"
-    drawing.write_figures({path: figures.critical_difference(RANKS)})
+    drawing.write_figures({path: pictures.critical_difference(RANKS)})
     text = path.read_text(encoding="utf-8")
     assert "Average ranks of the policies" in text
     assert len(text) > 1_000_000  # plotly.js is in it
     assert not re.search(r"<script[^>]*\bsrc\s*=", text)
     assert not re.search(r"<link[^>]*\bhref\s*=", text)
-    drawing.write_figures({path: figures.critical_difference(RANKS)})
+    drawing.write_figures({path: pictures.critical_difference(RANKS)})
     assert path.read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize("name", ["figure.bmp", "figure", "figure.htm"])
 def test_a_suffix_that_is_unknown_writes_nothing(name: str, tmp_path: Path) -> None:
-    figure = figures.critical_difference(RANKS)
+    figure = pictures.critical_difference(RANKS)
     with pytest.raises(GoalError, match=r"must end in one of \.html, \.png, \.svg, \.pdf"):
         drawing.write_figures({tmp_path / "good.html": figure, tmp_path / name: figure})
     assert not list(tmp_path.iterdir())
@@ -291,7 +291,7 @@ def test_without_kaleido_the_error_names_the_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "kaleido", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'acetune\[png\]'"):
-        drawing.write_figures({tmp_path / "ranks.png": figures.critical_difference(RANKS)})
+        drawing.write_figures({tmp_path / "ranks.png": pictures.critical_difference(RANKS)})
     assert not list(tmp_path.iterdir())
 
 
@@ -302,7 +302,7 @@ def test_without_a_browser_the_error_says_what_to_install(
     chromium = pytest.importorskip("choreographer.browsers.chromium").Chromium
     monkeypatch.setattr(chromium, "find_browser", lambda **_: None)
     with pytest.raises(AcetuneError, match=r"apt install chromium.*kaleido_get_chrome.*html"):
-        drawing.write_figures({tmp_path / "ranks.png": figures.critical_difference(RANKS)})
+        drawing.write_figures({tmp_path / "ranks.png": pictures.critical_difference(RANKS)})
     assert not list(tmp_path.iterdir())
 
 

@@ -1,6 +1,7 @@
 """The study file as the dashboard reads it: in one thread, and for all who look.
 
-:class:`Reader` opens, follows, loses and finds it again; :class:`Watcher` shares what it reads.
+:class:`StudyFollower` opens, follows, loses and finds it again; :class:`Watcher` shares what it has
+read.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any, TypeVar
 from acetune.core.errors import AcetuneError, StudyError
 from acetune.report._content import content
 from acetune.report._sections import sections
-from acetune.report._trials import trial_detail
+from acetune.report._trial_detail import trial_detail
 from acetune.report.figures import FIGURES, page_figures
 from acetune.report.html import render
 from acetune.study.read_ahead import ReadAhead
@@ -72,7 +73,7 @@ class Edition:
         return gzip.compress(self.page, compresslevel=1, mtime=0)
 
 
-class Reader:
+class StudyFollower:
     """Follows one study file. All its methods are called in one thread, one after the other.
 
     Numbers are new in every edition. Figures that take long to make may be those of an edition
@@ -199,7 +200,7 @@ class Watcher:
     """
 
     def __init__(self, path: Path, ahead: ReadAhead | None = None) -> None:
-        self._reader = Reader(path, ahead)
+        self._follower = StudyFollower(path, ahead)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="acetune-dashboard")
         self._edition: Edition | None = None
         self._updating: asyncio.Task[Edition] | None = None
@@ -231,7 +232,7 @@ class Watcher:
     async def trial(self, number: int) -> bytes | None:
         """The details of a trial as JSON, or None."""
         await self.edition()
-        return await self.in_thread(lambda: self._reader.trial(number))
+        return await self.in_thread(lambda: self._follower.trial(number))
 
     async def editions(self) -> AsyncIterator[Edition | None]:
         """Every edition from now on, this one first; None as a sign of life in between."""
@@ -254,7 +255,7 @@ class Watcher:
         self._tell()
         if self._watching is not None:
             self._watching.cancel()
-        self._thread.submit(self._reader.close)
+        self._thread.submit(self._follower.close)
         self._thread.shutdown(wait=False)
 
     # -- looking at the file ---------------------------------------------------------------------
@@ -274,7 +275,7 @@ class Watcher:
             while self._listeners:
                 began = time.monotonic()
                 await self._update(whole=False)
-                if self._listeners and self._reader.figures_due:
+                if self._listeners and self._follower.figures_due:
                     await self._update()
                 # a large study that changes all the time takes half of one core, not all of it
                 await asyncio.sleep(max(POLL_S, time.monotonic() - began))
@@ -290,7 +291,7 @@ class Watcher:
 
     async def _read(self, whole: bool) -> Edition:
         try:
-            edition = await self.in_thread(lambda: self._reader.update(whole=whole))
+            edition = await self.in_thread(lambda: self._follower.update(whole=whole))
         finally:
             self._updating = None
         if edition is not self._edition:

@@ -9,9 +9,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from acetune.replay.figures._panels import Look, Panels, cell_titles, chosen, looks
+from acetune.replay.pictures.panels import Look, Panels, cell_titles, chosen, looks
 from acetune.replay.runs import Run
-from acetune.replay.statistics import Progress, best_over_time
+from acetune.replay.statistics import BestOverTime, best_over_time
 from acetune.report.palette import LINE, faint
 
 Array = NDArray[Any]
@@ -84,7 +84,7 @@ def _times(runs: Sequence[Run]) -> Array:
 
 
 def _draw(
-    panels: Panels, panel: int, lines: dict[str, Progress], look: dict[str, Look], bands: bool
+    panels: Panels, panel: int, lines: dict[str, BestOverTime], look: dict[str, Look], bands: bool
 ) -> None:
     if bands:  # all of them first: under the lines
         for policy, line in lines.items():
@@ -121,7 +121,7 @@ def _draw(
 
 
 def _set_values(
-    panels: Panels, panel: int, lines: dict[str, Progress], mode: str, objective: str
+    panels: Panels, panel: int, lines: dict[str, BestOverTime], mode: str, objective: str
 ) -> None:
     first = panel % panels.columns == 0
     better = "higher is better" if mode == "max" else "lower is better"
@@ -159,7 +159,7 @@ def _set_times(panels: Panels, panel: int, times: Array, budget_s: float) -> Non
         panels.note(panel, "budget", budget_s / end, 0, inside=True, anchor=low, shift=(-2, 0))
 
 
-def value_range(lines: Sequence[Progress]) -> list[float] | None:
+def value_range(lines: Sequence[BestOverTime]) -> list[float] | None:
     """The values worth showing: of all lines half-way, and with bands at the end; None without."""
     values = [line.centre[len(line.centre) // 2] for line in lines]
     values += [end for line in lines for end in (line.centre[-1], line.low[-1], line.high[-1])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from acetune.replay.figures._panels import Panels
+from acetune.replay.pictures.panels import Panels
 from acetune.replay.statistics import Ranks
 from acetune.report.palette import COLOURS, LINE, QUIET, TEXT
 

@@ -1,9 +1,7 @@
-"""Trials as data: the table of all of them, and one with how it went and why it ended."""
+"""One trial as data: how it went and why it ended."""
 
 from __future__ import annotations
 
-import math
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,8 +11,8 @@ from acetune.report._json_values import exact, finite, plain
 from acetune.report.explanation import (
     answer_step,
     checked_words,
-    headline,
     holds_answer,
+    how_it_ended,
     report_cells,
     report_columns,
     thinned,
@@ -23,27 +21,11 @@ from acetune.report.explanation import (
 )
 from acetune.report.figures import trial_figure
 from acetune.study.answer import candidates_of, choose_answer
-from acetune.study.per_trial import NOT_REPORTED, Trials
-from acetune.study.report_arrays import CONTINUE, STEP, STRATA, Array
+from acetune.study.report_arrays import CONTINUE, STEP
 from acetune.study.store import Store
-from acetune.study.view import StudyView, TrialRow
+from acetune.study.view import StudyView
 
-_LONGEST = 80  # characters of a word in the table
 _MOST_REPORTS = 100  # of a trial, about
-# shown are those in SHOWN of assets/trials.js, and without JavaScript in _SHOWN of _sections.py
-_COLUMNS = (
-    "trial",
-    "state",
-    "stratum",
-    "steps",
-    "total_steps",
-    "best_objective",
-    "best_valid_objective",
-    "least_violation",
-    "checks",
-    "training_s",
-    "reason",
-)
 
 
 def trial_detail(view: StudyView, trial: int) -> dict[str, Any]:
@@ -66,7 +48,7 @@ def trial_detail(view: StudyView, trial: int) -> dict[str, Any]:
         star = answer_step(best, trial, attempt)
         reports, unchecked, left_out = _reports(view, store, trial, attempt, star)
     why = holds_answer(best, candidates, trial, attempt)
-    why += headline(latest, len(attempts), with_params=False)  # they stand in a table of their own
+    why += how_it_ended(latest, len(attempts), with_params=False)  # which have a table of their own
     why += [f"measured on: {hardware}"] if hardware is not None else []
     why += [f"limit: {constraint.describe()}" for constraint in view.goals.constraints]
     notes = (why_unchecked(latest, unchecked), left_out)
@@ -126,74 +108,3 @@ def _reports(
         "note": note,
     }
     return table, unchecked, why_not_measured(checks, view.goals)
-
-
-def trial_table(view: StudyView) -> dict[str, Any]:
-    """The table of trials: columns and rows.
-
-    As in ``StudyResult.trials``, steps, checks and the best objective are of the latest attempt,
-    what was found valid and what training cost of all. ``stratum`` is the best that any of its
-    reports was in. Numbers have five digits, and long words are cut.
-    """
-    params = list(dict.fromkeys(chain.from_iterable(trial.params for trial in view.trials)))
-    known: dict[int, tuple[TrialRow, list[Any]]] = view.memory.setdefault("trial words", {})
-    rows = []
-    for trial, numbers in zip(view.trials, zip(*_numbers(view), strict=True), strict=True):
-        row, words = known.get(trial.trial, (None, []))
-        if row is not trial or len(words) != len(params) + 1:
-            words = _words(trial, params)
-            known[trial.trial] = trial, words
-        stratum, steps, *others = numbers
-        in_words = None if stratum == NOT_REPORTED else STRATA[stratum]
-        steps, total = exact(steps), exact(trial.total_steps)
-        rows.append([trial.trial, trial.state, in_words, steps, total, *others, *words])
-    return {"columns": [*_COLUMNS, *map(short, params)], "rows": rows}
-
-
-def _words(trial: TrialRow, params: list[str]) -> list[Any]:
-    """Why it ended, in the fewest words, and its parameters."""
-    return [
-        short(trial.reason.short),
-        *[_cell(trial.params[name]) if name in trial.params else None for name in params],
-    ]
-
-
-def _numbers(view: StudyView) -> list[list[Any]]:
-    """Stratum, steps and the columns from the best objective to the time, a list each."""
-    trials = Trials(view)
-    sign = -1.0 if view.goals.objective.mode == "max" else 1.0
-    best, best_valid = sign * trials.best_loss, sign * trials.best_valid_loss
-    return [
-        trials.stratum.tolist(),
-        trials.last_step.tolist(),
-        *[_rounded(column) for column in (best, best_valid, trials.least_violation)],
-        trials.checks.tolist(),
-        _rounded(trials.training_s),
-    ]
-
-
-def _rounded(values: Array) -> list[float | None]:
-    """Numbers with five digits, None for infinity: all at once, formatting each takes long."""
-    size = np.abs(values)
-    usual = (size > 1e-15) & (size < 1e15)
-    digits = 4 - np.floor(np.log10(size, where=usual, out=np.zeros(len(values)))).astype("i8")
-    # multiplied and divided by whole powers of ten, which floats hold exactly
-    up, down = 10.0 ** np.maximum(digits, 0), 10.0 ** np.maximum(-digits, 0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        short_ones = np.where(usual, np.round(values * up / down) * down / up, values)
-    found: Array = short_ones.astype(object)
-    found[np.isinf(values)] = None
-    return list(found.tolist())
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, float):
-        return finite(float(f"{value:.5g}")) if math.isfinite(value) else str(value)
-    if isinstance(value, (bool, int)):
-        return exact(value)
-    return short(value if isinstance(value, str) else str(plain(value)))
-
-
-def short(text: str) -> str:
-    """A word that fits into a table."""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

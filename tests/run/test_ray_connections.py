@@ -12,20 +12,20 @@ import pytest
 
 from acetune.run import _ray_connections as module
 from acetune.run._messages import DriverChannel, Notice
-from acetune.run._ray_connections import Pass, Reception, enter
+from acetune.run._ray_connections import ConnectionListener, Pass, enter
 from run.helpers import wait_for
 
 
 @pytest.fixture
-def reception() -> Iterator[Reception]:
-    with contextlib.closing(Reception("127.0.0.1")) as opened:
+def listener() -> Iterator[ConnectionListener]:
+    with contextlib.closing(ConnectionListener("127.0.0.1")) as opened:
         yield opened
 
 
-def come_in(reception: Reception) -> list[tuple[bytes, DriverChannel]]:
+def come_in(listener: ConnectionListener) -> list[tuple[bytes, DriverChannel]]:
     """Who comes in, once the bell has rung."""
-    assert select.select([reception.bell], [], [], 10.0)[0]
-    return reception.collect()
+    assert select.select([listener.bell], [], [], 10.0)[0]
+    return listener.collect()
 
 
 def entering(card: Pass) -> threading.Thread:
@@ -41,11 +41,11 @@ def entering(card: Pass) -> threading.Thread:
     return thread
 
 
-def test_a_worker_comes_in_and_is_known_by_its_token(reception: Reception) -> None:
-    cards = [reception.new_pass(), reception.new_pass()]
+def test_a_worker_comes_in_and_is_known_by_its_token(listener: ConnectionListener) -> None:
+    cards = [listener.new_pass(), listener.new_pass()]
     workers = [entering(card) for card in cards]
     come: list[tuple[bytes, DriverChannel]] = []
-    wait_for(lambda: come.extend(reception.collect()) or len(come) == 2, "both")
+    wait_for(lambda: come.extend(listener.collect()) or len(come) == 2, "both")
     assert {token for token, _ in come} == {card.token for card in cards}
     for _, pipe in come:
         wait_for(lambda pipe=pipe: pipe.receive() == [Notice("hello")], "hello")
@@ -56,10 +56,10 @@ def test_a_worker_comes_in_and_is_known_by_its_token(reception: Reception) -> No
 
 
 def test_strangers_do_not_get_in_and_keep_nobody_waiting(
-    reception: Reception, monkeypatch: pytest.MonkeyPatch
+    listener: ConnectionListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_HANDSHAKE_S", 1)
-    card = reception.new_pass()
+    card = listener.new_pass()
     with (
         socket.create_connection(card.address) as silent,
         socket.create_connection(card.address) as noisy,
@@ -68,7 +68,7 @@ def test_strangers_do_not_get_in_and_keep_nobody_waiting(
         with pytest.raises(Exception, match="digest"):
             enter(card._replace(key=b"guessed"))
         worker = entering(card)
-        ((token, pipe),) = come_in(reception)
+        ((token, pipe),) = come_in(listener)
         assert token == card.token
         pipe.send("good-bye")
         worker.join()
@@ -78,19 +78,19 @@ def test_strangers_do_not_get_in_and_keep_nobody_waiting(
             with contextlib.suppress(ConnectionResetError):
                 while stranger.recv(4096):
                     pass
-    assert reception.collect() == []
+    assert listener.collect() == []
 
 
-def test_the_key_is_not_shown(reception: Reception) -> None:
-    card = reception.new_pass()
-    with contextlib.closing(Reception("127.0.0.1")) as other:
+def test_the_key_is_not_shown(listener: ConnectionListener) -> None:
+    card = listener.new_pass()
+    with contextlib.closing(ConnectionListener("127.0.0.1")) as other:
         assert len(card.key) == 32 and card.key != other.new_pass().key
     assert repr(card.key) not in repr(card) and repr(card.token) not in repr(card)
 
 
 def test_nobody_is_taken_after_closing() -> None:
-    reception = Reception("127.0.0.1")
-    card = reception.new_pass()
-    reception.close()
+    listener = ConnectionListener("127.0.0.1")
+    card = listener.new_pass()
+    listener.close()
     with pytest.raises(OSError):
         enter(card)

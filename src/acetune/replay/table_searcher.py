@@ -53,6 +53,7 @@ class RandomOrder:
         self._order = iter(order)
 
     def pick(self, trial: int) -> int | None:
+        """See Picker."""
         return next(self._order, None)
 
     def tell(self, trial: int, outcome: Outcome) -> None:
@@ -105,6 +106,7 @@ class Nearest:
         return place
 
     def pick(self, trial: int) -> int | None:
+        """See Picker."""
         free: NDArray[np.intp] = np.flatnonzero(self._free)
         if not len(free):
             return None
@@ -116,6 +118,7 @@ class Nearest:
         return config
 
     def tell(self, trial: int, outcome: Outcome) -> None:
+        """See Picker."""
         self._searcher.tell(trial, outcome, self._configs[self._picked[trial]])
 
     def watch(self, curves: Curves) -> None:

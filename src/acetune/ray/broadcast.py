@@ -1,8 +1,8 @@
-"""The board: a small named actor on which the driver publishes what workers gate on.
+"""The broadcast: a small named actor with which the driver publishes what workers gate on.
 
 The driver writes, workers read. A worker that reads late checks more than it had to, and that is
-all: f* never rises. A board that dies is made again by the driver; until then workers go on with
-what they read last.
+all: f* never rises. A broadcast that dies is made again by the driver; until then workers go on
+with what they read last.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from acetune.core.measured_costs import Costs
 from acetune.policies import Policy
 
 NAMESPACE = "acetune"
-_WAIT_FOR_BOARD_S = 60.0
-_NO_BOARD_S = 15.0  # the scheduler makes it before the first trial starts
+_INTRODUCE_S = 60.0
+_NO_BROADCAST_S = 15.0  # the scheduler makes it before the first trial starts
 _ACKNOWLEDGE_S = 1.0
 _PAUSE_S = 0.2
 _SILENT_S = 10.0
@@ -58,13 +58,13 @@ class View(NamedTuple):
         return losses[k - 1] if len(losses) >= k else math.inf
 
 
-def board_name(experiment: str) -> str:
-    """One board an experiment and driver: a restored experiment has another driver."""
+def broadcast_name(experiment: str) -> str:
+    """One broadcast an experiment and driver: a restored experiment has another driver."""
     job = ray.get_runtime_context().get_job_id()
     return f"acetune-{job}-{hashlib.sha256(experiment.encode()).hexdigest()[:16]}"
 
 
-class GateBoard:
+class Broadcast:
     """The actor."""
 
     def __init__(self, terms: list[Any]) -> None:
@@ -94,13 +94,13 @@ class GateBoard:
 
 
 class Publisher:
-    """The driver's end: makes the board, and makes it again if it is gone."""
+    """The driver's end: makes the broadcast, and makes it again if it is gone."""
 
     def __init__(self, experiment: str, terms: Terms) -> None:
-        self.name = board_name(experiment)
-        # checks may hold data: it goes to each node once, and never through the board
+        self.name = broadcast_name(experiment)
+        # checks may hold data: it goes to each node once, and never through the broadcast
         self._terms = ray.put(terms)
-        self._board: Any = None
+        self._broadcast: Any = None
         self._sent: list[Any] = []  # not known yet to have arrived
         self._latest: View | None = None
 
@@ -108,25 +108,25 @@ class Publisher:
         """Say how things stand; ``wait`` until it is there, but not long."""
         self._latest = view
         self._collect(wait=False)
-        if self._board is None and not self._make():
+        if self._broadcast is None and not self._make():
             return
-        self._sent.append(self._board.publish.remote(view))
+        self._sent.append(self._broadcast.publish.remote(view))
         if wait:
             self._collect(wait=True)
 
     def look_after(self) -> None:
-        """Make the board again if it has died. Called now and then."""
+        """Make the broadcast again if it has died. Called now and then."""
         self._collect(wait=False)
         if self._latest is not None and not self._sent:
             self.publish(self._latest)  # whether it lives is known when this arrives, or does not
 
     def last_words(self, trial: str) -> str | None:
-        """What a trial has left on the board that had to end its own process."""
-        if self._board is None:
+        """What a trial has left with the broadcast that had to end its own process."""
+        if self._broadcast is None:
             return None
         try:
             words: str | None = ray.get(
-                self._board.last_words.remote(trial), timeout=_ACKNOWLEDGE_S
+                self._broadcast.last_words.remote(trial), timeout=_ACKNOWLEDGE_S
             )
         except RayError:
             return None
@@ -134,14 +134,14 @@ class Publisher:
 
     def close(self) -> None:
         """The experiment is over."""
-        if self._board is not None and ray.is_initialized():
-            ray.kill(self._board)
-        self._board = None
+        if self._broadcast is not None and ray.is_initialized():
+            ray.kill(self._broadcast)
+        self._broadcast = None
 
     def _make(self) -> bool:
         try:
-            self._board = (
-                ray.remote(GateBoard)
+            self._broadcast = (
+                ray.remote(Broadcast)
                 .options(name=self.name, namespace=NAMESPACE, num_cpus=0, max_restarts=0)
                 .remote([self._terms])
             )
@@ -150,7 +150,7 @@ class Publisher:
         return True
 
     def _collect(self, wait: bool) -> None:
-        """See what has arrived; a board that is gone takes what was sent to it along."""
+        """See what has arrived; a broadcast that is gone takes what was sent to it along."""
         if not self._sent:
             return
         timeout = _ACKNOWLEDGE_S if wait else 0
@@ -158,32 +158,32 @@ class Publisher:
         try:
             ray.get(done)
         except RayActorError:
-            logger.warning("the board %s is gone; making it again", self.name)
-            self._board, self._sent = None, []
+            logger.warning("the broadcast %s is gone; making it again", self.name)
+            self._broadcast, self._sent = None, []
             if self._latest is not None and self._make():
-                self._sent.append(self._board.publish.remote(self._latest))
+                self._sent.append(self._broadcast.publish.remote(self._latest))
 
 
-class Reader:
+class BroadcastReader:
     """A worker's end: reads without waiting, except once, when it begins."""
 
     def __init__(self, experiment: str) -> None:
-        self._name = board_name(experiment)
-        self._board: Any = None
+        self._name = broadcast_name(experiment)
+        self._broadcast: Any = None
         self._asked: Any = None
         self._asked_at = 0.0
         self._lost_at: float | None = None
         self.notice = ""  # what went wrong, until somebody takes it
 
     def introduce(self) -> tuple[Terms, View]:
-        """Find the board, and wait until the driver has said something."""
+        """Find the broadcast, and wait until the driver has said something."""
         began = time.monotonic()
-        patience = _NO_BOARD_S
+        patience = _NO_BROADCAST_S
         while time.monotonic() < began + patience:
             try:
-                self._board = ray.get_actor(self._name, namespace=NAMESPACE)
-                patience = _WAIT_FOR_BOARD_S  # it is there, and may be slow to start
-                terms, view = ray.get(self._board.introduce.remote(), timeout=_WAIT_FOR_BOARD_S)
+                self._broadcast = ray.get_actor(self._name, namespace=NAMESPACE)
+                patience = _INTRODUCE_S  # it is there, and may be slow to start
+                terms, view = ray.get(self._broadcast.introduce.remote(), timeout=_INTRODUCE_S)
                 if view is not None:
                     return ray.get(terms), view
             except (ValueError, RayError):
@@ -198,13 +198,13 @@ class Reader:
         """Last words of a trial that ends its process now."""
         if self._found():
             with contextlib.suppress(RayError):
-                ray.get(self._board.leave.remote(trial, words), timeout=_ACKNOWLEDGE_S)
+                ray.get(self._broadcast.leave.remote(trial, words), timeout=_ACKNOWLEDGE_S)
 
     def ask(self) -> None:
         """Ask how things stand, unless that was a moment ago; :meth:`answer` has it later."""
         now = time.monotonic()
         if self._asked is None and now >= self._asked_at + _PAUSE_S and self._found():
-            self._asked, self._asked_at = self._board.read.remote(), now
+            self._asked, self._asked_at = self._broadcast.read.remote(), now
 
     def answer(self) -> View | None:
         """The answer to :meth:`ask` if it has come, else None."""
@@ -223,23 +223,23 @@ class Reader:
         return view
 
     def _lose(self) -> None:
-        """The board is gone, or does not answer: go on, say so, and look for it again later."""
-        self._board = self._asked = None
+        """The broadcast is gone, or does not answer: go on, say so, and look for it again later."""
+        self._broadcast = self._asked = None
         self._lost_at = time.monotonic()
         self.notice = (
-            "cannot reach the board that publishes the best feasible value; going on with the "
+            "cannot reach the broadcast that publishes the best feasible value; going on with the "
             "last value known, which can only mean more checks"
         )
         logger.warning(self.notice)
 
     def _found(self) -> bool:
-        if self._board is not None:
+        if self._broadcast is not None:
             return True
         now = time.monotonic()
         if self._lost_at is not None and now < self._lost_at + _LOOK_AGAIN_S:
             return False
         try:
-            self._board = ray.get_actor(self._name, namespace=NAMESPACE)
+            self._broadcast = ray.get_actor(self._name, namespace=NAMESPACE)
         except ValueError:
             self._lost_at = now
             return False

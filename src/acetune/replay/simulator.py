@@ -29,10 +29,10 @@ from acetune.core.trial_record import TrialRecord
 from acetune.policies import Policy, parse_policy
 from acetune.policies.policy import Due
 from acetune.policies.stopper import Stopper, StopperTrial
-from acetune.replay._table_searcher import Picker, make_picker
 from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import JudgedTable, judge
 from acetune.replay.runs import Cell, Incumbent, Run
+from acetune.replay.table_searcher import Picker, make_picker
 from acetune.study.coordinator import Coordinator
 
 _LOOKED_UP = 32  # steps of a curve, at first
@@ -70,7 +70,7 @@ def simulate(
     startup_s:
         What starting a trial costs.
 
-    >>> from acetune.replay._synthetic import synthetic_table
+    >>> from acetune.replay.synthetic import synthetic_table
     >>> made = synthetic_table(configs=50, seed=1)
     >>> run = simulate(made.table, "ace", budget_s=20.0, seed=1)
     >>> run.best <= made.best.value, run.trials > 4
@@ -132,7 +132,7 @@ class Simulation:
         self._check_cost_s = judged.check_cost_s
         self._check_s = math.fsum(self._check_cost_s.values())
         self._scheduled = 0
-        self._events: list[tuple[float, int, _Worker]] = []  # when, in which order, whose
+        self._events: list[tuple[float, int, _SimulatedWorker]] = []  # when, in which order, whose
 
     def run(self) -> None:
         """Until the budget is spent, or nothing is left to train; then all is ended."""
@@ -177,14 +177,14 @@ class Simulation:
         total_steps = int(self._judged.table.total_steps[config]) or None
         trial = self._coordinator.add_trial(self._judged.table.configs[config])
         plan = self._coordinator.begin(trial, total_steps, self._startup_s)
-        worker = _Worker(trial.number, trial.begun, config, self._judged, plan.order)
+        worker = _SimulatedWorker(trial.number, trial.begun, config, self._judged, plan.order)
         self._scheduled += 1
         begins_s = self.time_s + self._startup_s
         heapq.heappush(self._events, (begins_s + worker.costs[1], self._scheduled, worker))
 
     # -- events: each returns how long it is until the worker's next one, None if its trial ended --
 
-    def _trained(self, worker: _Worker) -> float | None:
+    def _trained(self, worker: _SimulatedWorker) -> float | None:
         """A step was trained: check it, or report it as it is."""
         step, handle = worker.step, worker.handle
         if step > worker.steps:
@@ -208,7 +208,7 @@ class Simulation:
             return worker.costs[step]
         return worker.next_cost()
 
-    def _begin_check(self, worker: _Worker, due: Due) -> float:
+    def _begin_check(self, worker: _SimulatedWorker, due: Due) -> float:
         """A check begins; what it finds decides how long it takes where it may leave some out."""
         check = self._judged.check(worker.config, due.step, due.loss, worker.order)
         worker.check = check
@@ -219,7 +219,7 @@ class Simulation:
     def _costs_of(self, check: CheckResult) -> dict[str, float]:
         return {name: cost for name, cost in self._check_cost_s.items() if name in check.measured}
 
-    def _checked(self, worker: _Worker) -> float | None:
+    def _checked(self, worker: _SimulatedWorker) -> float | None:
         """A check has ended."""
         check, step = worker.check, worker.step
         assert check is not None
@@ -238,7 +238,7 @@ class Simulation:
         worker.step += 1
         return worker.next_cost()
 
-    def _ran_out(self, worker: _Worker) -> float | None:
+    def _ran_out(self, worker: _SimulatedWorker) -> float | None:
         """The curve was recorded up to here only: the trial ends by itself."""
         due = worker.handle.ending_due()
         if due is not None and due.open:
@@ -311,7 +311,7 @@ class Simulation:
         return int((best_losses[stopped] < answer).sum())
 
 
-class _Worker:
+class _SimulatedWorker:
     """A simulated worker: the trial that it trains, and how far it is in the recorded curve."""
 
     __slots__ = (

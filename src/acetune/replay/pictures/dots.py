@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import plotly.graph_objects as go
 
-from acetune.replay.figures._panels import Look, Panels, cell_titles, chosen, looks
+from acetune.replay.pictures.panels import Look, Panels, cell_titles, chosen, looks
 from acetune.replay.runs import Summary
 from acetune.replay.statistics import Interval, scipy_stats
 from acetune.report.palette import COLOURS, GRID

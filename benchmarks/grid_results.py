@@ -21,8 +21,8 @@ HELD_OUT = "ace2, chosen on other tables"
 MAIN = (*plan.FIXED, plan.OURS)
 
 
-class Found(NamedTuple):
-    """What the files hold."""
+class GridResults(NamedTuple):
+    """What the result files of the grid hold."""
 
     about: dict[str, dict[str, Any]]  # how each part was made
     scores: Scores  # with random search, all parts together, where MAIN is complete
@@ -45,7 +45,7 @@ class Found(NamedTuple):
         return found | {"all": self.of("all")} if len(found) > 1 else found
 
 
-def read_parts(results: Path, parts: Sequence[str]) -> Found | None:
+def read_parts(results: Path, parts: Sequence[str]) -> GridResults | None:
     """The files that exist; None without a cell in which all main policies were measured."""
     paths = {part: results / f"grid-{part}.json" for part in parts}
     read = {part: read_scores(path) for part, path in paths.items() if path.exists()}
@@ -56,10 +56,10 @@ def read_parts(results: Path, parts: Sequence[str]) -> Found | None:
         return None
     recorded = [cell for cell in scores if cell.table in plan.RECORDED]
     best = best_policy(scores, plan.FIXED, recorded or list(scores))
-    return Found({part: about for part, (about, _) in read.items()}, scores, tpe, best)
+    return GridResults({part: about for part, (about, _) in read.items()}, scores, tpe, best)
 
 
-def chosen_settings(found: Found, twins: bool) -> list[HeldOut]:
+def chosen_settings(found: GridResults, twins: bool) -> list[HeldOut]:
     """The settings chosen on other tables; with ``twins`` both credit tables are left out at once.
 
     None where the settings are not measured everywhere, or nowhere else.

@@ -47,10 +47,10 @@ def format_of(output: str, asked: str | None = None) -> Format:
     )
 
 
-def shown_place(output: str) -> str:
+def without_password(output: str) -> str:
     """A name or URL as it may be printed: without a password.
 
-    >>> shown_place("mysql://me:secret@host/studies")
+    >>> without_password("mysql://me:secret@host/studies")
     'mysql://...@host/studies'
     """
     scheme, separator, rest = output.rpartition("://")

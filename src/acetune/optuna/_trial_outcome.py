@@ -1,4 +1,4 @@
-"""What Optuna is told of a trial when it ends.
+"""The outcome that Optuna's trial gets when it ends: its state, value and constraints.
 
 It follows the one table of :func:`acetune.core.outcome.outcome`, in Optuna's terms:
 
@@ -33,30 +33,34 @@ from acetune.policies import Policy
 from acetune.searchers.optuna_samplers import amounts
 
 
-class Told(NamedTuple):
-    """Constraints of a trial, and its value; None: it is pruned."""
+class OptunaOutcome(NamedTuple):
+    """What Optuna's trial ends with: its constraints, and its value; None: it is pruned."""
 
     value: float | None
     constraints: dict[str, float]
     why: str
 
 
-def told(record: TrialRecord, history: History, goals: Goals, *, stopped: bool) -> Told:
-    """What Optuna is told of a trial that has ended."""
-    heard = outcome(record, history)
+def optuna_outcome(
+    record: TrialRecord, history: History, goals: Goals, *, stopped: bool
+) -> OptunaOutcome:
+    """The outcome of a trial that has ended, in Optuna's terms."""
+    ended = outcome(record, history)
     found = record.best_valid or record.nearest
     if found is None:
-        constraints = _shared(goals, heard.violation) if not heard.failed else {}
-        gated = record.gated_at is not None and not heard.failed
+        constraints = _shared(goals, ended.violation) if not ended.failed else {}
+        gated = record.gated_at is not None and not ended.failed
         why = "not checked, as it could not win" if gated else "not checked"
     else:
         constraints = amounts(goals, found.measured, history.largest_violation)
         why = "a valid checkpoint" if record.best_valid else "no checkpoint satisfied the limits"
-    if record.best_valid is None and (stopped or (found is None and not heard.failed)):
-        return Told(None, constraints, why)
-    if heard.loss is None:  # Optuna takes NaN for a failure; a trial with checks is more than that
-        return Told(math.nan if found is None else None, constraints, "no finite objective")
-    return Told(goals.objective.value(heard.loss), constraints, why)
+    if record.best_valid is None and (stopped or (found is None and not ended.failed)):
+        return OptunaOutcome(None, constraints, why)
+    if ended.loss is None:  # Optuna takes NaN for a failure; a trial with checks is more than that
+        return OptunaOutcome(
+            math.nan if found is None else None, constraints, "no finite objective"
+        )
+    return OptunaOutcome(goals.objective.value(ended.loss), constraints, why)
 
 
 def skipped_at(record: TrialRecord, policy: Policy) -> int | None:

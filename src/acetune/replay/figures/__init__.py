@@ -1,7 +1,0 @@
-"""Pictures of comparisons, as Plotly figures: a kind a file."""
-
-from acetune.replay.figures._rank_axis import critical_difference
-from acetune.replay.figures.dots import dots
-from acetune.replay.figures.over_time import over_time
-
-__all__ = ["critical_difference", "dots", "over_time"]
