@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from acetune.core.history import History
@@ -17,7 +17,7 @@ class Curve(NamedTuple):
     total_steps: int | None
     steps: array[int]
     losses: array[float]  # at these steps; infinite where the objective was not finite
-    checks: list[tuple[int, tuple[float, ...]]]  # a step, and how far beyond each limit it lies
+    checks: Sequence[tuple[int, tuple[float, ...]]]  # a step, and how far beyond each limit it lies
     step_cost_s: float | None  # mean training time of a step
     ended: bool
 

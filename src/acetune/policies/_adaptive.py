@@ -235,4 +235,4 @@ def _share_stopped(step: int, order: float) -> float:
     correlation = math.sin(math.pi * (kept_order - 0.5))
     safe = _BEST * correlation - _SAFETY * math.sqrt(max(0.0, 1 - correlation**2))
     stopped = min(_MOST, _NORMAL.cdf(safe))
-    return 1 - (1 - stopped) ** (1 / rungs)
+    return float(1 - (1 - stopped) ** (1 / rungs))

@@ -177,10 +177,21 @@ def encode(message: object) -> bytes:
     if type(message) is Reported:
         plain = ("report", *message.report)
     elif type(message) is Reply:
-        d, *rest, trend = message
-        rest.append(trend and tuple(trend))
+        d, *rest = message[:-1]
+        trend = None if message.trend is None else tuple(message.trend)
         why = d.why if isinstance(d.why, str) else tuple(d.why)
-        plain = ("reply", d.stop, why, d.stratum, d.rank, d.of, d.step, dict(d.numbers), *rest)
+        plain = (
+            "reply",
+            d.stop,
+            why,
+            d.stratum,
+            d.rank,
+            d.of,
+            d.step,
+            dict(d.numbers),
+            *rest,
+            trend,
+        )
     return pickle.dumps(plain, pickle.HIGHEST_PROTOCOL)
 
 
@@ -196,8 +207,11 @@ def decode(data: bytes) -> Any:
         stop, why, *said = fields
         action = Action.STOP if stop else Action.CONTINUE
         why = why if isinstance(why, str) else Wording(*why)
-        trend = said.pop()
-        return Reply(Decision(action, why, *said[:5]), *said[5:], trend and Trend(*trend))
+        *said, trend = said
+        decision = Decision(action, why, *said[:5])
+        gate, keep_below, stops, ended = said[5:]
+        trend = None if trend is None else Trend(*trend)
+        return Reply(decision, gate, keep_below, stops, ended, trend)
     except Exception as error:  # unpickling may raise anything
         raise MessageError(f"it cannot be unpickled ({type(error).__name__}: {error})") from None
 
