@@ -18,8 +18,7 @@ class Curve(NamedTuple):
     steps: array[int]
     losses: array[float]  # at these steps; infinite where the objective was not finite
     checks: Sequence[tuple[int, tuple[float, ...]]]  # a step, and how far beyond each limit it lies
-    step_cost_s: float | None  # mean training time of a step
-    ended: bool
+    ended: bool  # it was stopped, or came to its last step
 
 
 class Curves(Protocol):
@@ -53,20 +52,27 @@ class StudyCurves:
         return self._history.reports
 
     def first(self, reports: int) -> Iterator[Curve]:
-        """The trials as they were after so many reports, in the order in which they began."""
+        """The trials as they were after so many reports, in the order in which they began.
+
+        What it gives follows from these reports alone, so that a study that goes on after a crash
+        learns what it would have learned without it. Of a trial that is trained again it is the
+        last attempt.
+        """
         counts = Counter(self._history.reported_by[:reports])
         for record in sorted(self._history.trials.values(), key=lambda record: record.order):
             count = min(counts.get(record.order, 0), len(record.log))
             if count:
                 log, progress = record.log, record.progress
                 last = log.step[count - 1]
-                cost = progress.primary_s / progress.iterations if progress.iterations else None
+                checks = [(v.step, v.excess) for v in record.verdicts if v.reported <= last]
+                # strictly before: no matter whether that report came before this look or after it
+                checks += [(step, beyond) for n, step, beyond in record.late_checks if n < reports]
+                stopped = record.stop_decision is not None and count == len(log)
                 yield Curve(
                     self._params(record.id),
                     progress.total_steps,
                     log.step[:count],
                     log.loss[:count],
-                    [(v.step, v.excess) for v in record.verdicts if v.reported <= last],
-                    cost,
-                    ended=count == len(log) and record.state != "running",
+                    checks,
+                    ended=stopped or last == progress.total_steps,
                 )

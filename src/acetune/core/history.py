@@ -123,6 +123,7 @@ class History:
             if old.gated_at is not None and old.gated_at <= resumed_from:
                 record.gated_at = old.gated_at
             self._inherit(record, old, resumed_from)
+            self.learning.go_back(old.last_excess, record.last_excess)
             # one that had finished counts as such again when this attempt does
             self.finished = [other for other in self.finished if other is not old]
         self.trials[trial] = record
@@ -171,12 +172,11 @@ class History:
             else:
                 self._invalid_reports += 1
             excess = combined(check.excess)
-            before = (progress.checked_at, progress.excess) if progress.checks else None
-            self.learning.add_check(step, check.loss, excess, before)
+            self.learning.add_check(check.step, check.loss, excess, record.last_excess)
             progress.advance(step, loss, check.step, check.valid, excess)
             verdict = Verdict(step, report.stratum, check.violation, check.step, check.excess)
             record.verdicts.append(verdict)
-            self.add_check(record, check)
+            self._add_check(record, check)
         record.log.append(report, decision)
         if step & (step - 1) == 0 and step > 0:  # a power of two
             earlier = record.log.find(step >> 2) if step >= 4 else None
@@ -196,7 +196,12 @@ class History:
             record.stop_decision = decision
 
     def add_check(self, record: TrialRecord, check: CheckResult) -> None:
-        """Take the outcome of a check: f*, the nearest miss and what the searcher will be told."""
+        """Take the outcome of a check that came without a report."""
+        record.late_checks.append((self.reports, check.step, check.excess))
+        self._add_check(record, check)
+
+    def _add_check(self, record: TrialRecord, check: CheckResult) -> None:
+        """The outcome of a check: f*, the nearest miss and what the searcher will be told."""
         record.last_check = check
         if check.measured:
             self.checks += 1

@@ -55,6 +55,7 @@ class Progress:
     last_checked: bool = False  # the last reported step itself was checked
     best_step: int = 0
     best_loss: float = math.inf
+    best_checked: bool = False  # the best reported step was checked
     loss_sum: float = 0.0  # over all reports; infinite once one was
     checks: int = 0
     checked_at: int = 0  # the last report that came with a check
@@ -84,8 +85,9 @@ class Progress:
         self.loss_sum += loss
         # a best step of 0 is none yet, or a step of Optuna's, which begin there
         if loss < self.best_loss or (self.best_step == 0 and self.best_loss == math.inf):
-            self.best_step, self.best_loss = step, loss
+            self.best_step, self.best_loss, self.best_checked = step, loss, False
         if checked_step is not None:
+            self.best_checked = self.best_checked or checked_step == self.best_step
             self.checks += 1
             self.checked_at = step
             self.violations = 0 if valid else self.violations + 1
@@ -199,8 +201,19 @@ class TrialRecord:
     filings: list[tuple[int, Group, Key]] = field(default_factory=list)  # step, where, by what
     stop_decision: Decision | None = None
     verdicts: list[Verdict] = field(default_factory=list)  # of the reports that came with a check
+    # made outside a report: after how many of all trials, of which step, how far beyond each limit
+    late_checks: list[tuple[int, int, tuple[float, ...]]] = field(default_factory=list)
     # what came with the last report, or the check after it: for those who write it down
     last_check: CheckResult | None = None
+
+    @property
+    def last_excess(self) -> tuple[int, float] | None:
+        """Step and excess of the last checkpoint whose check did not fail; None without one."""
+        for verdict in reversed(self.verdicts):
+            excess = combined(verdict.excess)
+            if not math.isnan(excess):
+                return verdict.step, excess
+        return None
 
     def filed_in(self, group_id: GroupId) -> bool:
         """Whether a report of this attempt stands in the group."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from acetune.searchers._random_trees import Floats, RandomTrees
 from acetune.searchers.searcher import Searcher, searched_part
 from acetune.searchers.space import Space
 
-_START = 12  # trials that are drawn at random before anything is learned
+_START = 12  # trials that must have reported before anything is learned
 _RANDOM = 0.2  # share of those after them that are
 _GROWTH = 1.15  # the trees grow anew when there are so many times as many reports
 _CANDIDATES, _NEAR = 400, 0.5  # configurations that are compared; the share near the best ones
@@ -64,16 +66,11 @@ class ForestSearcher(Searcher):
         self._seed = int(np.random.default_rng(seed).integers(2**62)) if seed is None else seed
         self._told = _Told(space)
         self._curves: Curves = self._told
-        self._earlier: list[Curve] = []
         self._fitted: tuple[int, _Forests | None] = (0, None)
 
     def watch(self, curves: Curves) -> None:
         """Learn from these curves from now on, instead of from what is told."""
         self._curves = curves
-
-    def learn_from(self, curves: Iterable[Curve]) -> None:
-        """Take the trials of earlier studies of the same space into account, too."""
-        self._earlier += curves
 
     def ask(self, trial: int) -> dict[str, Any]:
         """The next point to try first, or else the most promising configuration."""
@@ -114,10 +111,9 @@ class ForestSearcher(Searcher):
         while (later := max(due + 1, math.floor(due * _GROWTH))) <= reports:
             due = later
         if due != self._fitted[0]:
-            curves = [*self._earlier, *self._curves.first(due)]
-            ended = sum(curve.ended for curve in curves)
+            curves = list(self._curves.first(due))
             rng = np.random.default_rng([self._seed, 0, due])
-            forests = _Forests(self._space, curves, rng) if ended >= _START else None
+            forests = _Forests(self._space, curves, rng) if len(curves) >= _START else None
             self._fitted = due, forests
         return self._fitted[1]
 
@@ -141,7 +137,7 @@ class _Told:
         ran = asked if params is None else searched_part(self._space, params)
         loss = math.inf if outcome.loss is None else outcome.loss
         checks = [(1, (outcome.violation or -1.0,))]  # by how much a limit holds is not told
-        curve = Curve(ran, 1, array("q", [1]), array("d", [loss]), checks, None, ended=True)
+        curve = Curve(ran, 1, array("q", [1]), array("d", [loss]), checks, ended=True)
         self._ended.append(curve)
 
 
@@ -149,17 +145,18 @@ class _Forests:
     """What was learned from curves: losses, and how far beyond each limit, by place and step."""
 
     def __init__(self, space: Space, curves: Sequence[Curve], rng: np.random.Generator) -> None:
+        best = heapq.nsmallest(_ELITE, curves, key=_how_good)
+        self._best = np.array([space.place(curve.params) for curve in best])
         if len(curves) > _MOST_TRIALS:
             chosen = rng.choice(len(curves), size=_MOST_TRIALS, replace=False)
             curves = [curves[i] for i in np.sort(chosen)]
         self._places = np.array([space.place(curve.params) for curve in curves])
-        longest = max((int(curve.steps[-1]) for curve in curves), default=1)
+        longest = max(1, *(curve.steps[-1] for curve in curves))
         lengths = [curve.total_steps or longest for curve in curves]
         self._losses = self._learn_losses(curves, lengths, rng)
         limits = max((len(excess) for curve in curves for _, excess in curve.checks), default=0)
         found = [self._learn_limit(i, curves, lengths, rng) for i in range(limits)]
         self._limits = [forest for forest in found if forest is not None]
-        self._best = self._places[_best_first(curves)[:_ELITE]]
 
     def most_promising(self, rng: np.random.Generator) -> Floats:
         """The best of many random places, as a few trees drawn at random see it."""
@@ -168,7 +165,9 @@ class _Forests:
         near = int(_NEAR * _CANDIDATES)
         around = self._best[rng.integers(len(self._best), size=near)]
         moved = np.clip(around + rng.normal(0.0, _REACH, around.shape), 0.0, 1.0)
-        places[:near] = np.where(rng.random(around.shape) < 0.5, moved, around)
+        moves = rng.random(around.shape) < 0.5
+        moves[~moves.any(axis=1)] = True  # what has been tried is not tried again
+        places[:near] = np.where(moves, moved, around)
         # each place at each share of its steps
         rows = np.column_stack(
             [np.repeat(places, len(_SHARES), axis=0), np.tile(_SHARES, len(places))]
@@ -203,17 +202,19 @@ class _Forests:
         self, limit: int, curves: Sequence[Curve], lengths: Sequence[int], rng: np.random.Generator
     ) -> RandomTrees | None:
         found = [
-            (i, step / lengths[i], excess[limit])
+            (i, step / lengths[i], beyond[limit])
             for i, curve in enumerate(curves)
             for step, excess in curve.checks
-            if not math.isnan(excess[limit])
+            if not math.isnan((beyond := _known(excess))[limit])
         ]
         if len(found) < _FEWEST_CHECKS:
             return None
         trials, shares, beyond = map(np.array, zip(*found, strict=True))
-        middle = np.median(np.abs(beyond)) or 1.0
-        rows = np.column_stack([self._places[trials], shares])
-        return RandomTrees(rows, np.clip(beyond / middle, -2.0, 2.0), rng)
+        finite = np.abs(beyond[np.isfinite(beyond)])
+        middle = (np.median(finite) if len(finite) else 0.0) or 1.0
+        with np.errstate(over="ignore"):  # infinite is as good as 2
+            scaled = np.clip(beyond / middle, -2.0, 2.0)
+        return RandomTrees(np.column_stack([self._places[trials], shares]), scaled, rng)
 
 
 def _scaled(losses: Floats) -> Floats:
@@ -221,22 +222,30 @@ def _scaled(losses: Floats) -> Floats:
     finite = losses[np.isfinite(losses)]
     if not len(finite):
         return np.ones_like(losses)
+    most = np.abs(finite).max()
+    if most > 1e300:  # the difference of two might be infinite
+        finite, losses = finite / most, losses / most
     best, bad = finite.min(), np.quantile(finite, _CLIP)
     if bad <= best:
         return np.where(losses <= best, 0.0, 1.0)
     return np.asarray(np.minimum((losses - best) / (bad - best), 1.0))
 
 
-def _best_first(curves: Sequence[Curve]) -> list[int]:
-    """Trials by the best loss at a step that held the limits, else by how near they came."""
+def _known(excess: tuple[float, ...]) -> tuple[float, ...]:
+    """How far beyond each limit; NaN where a check left one out because another was violated.
 
-    def key(curve: Curve) -> tuple[float, float]:
-        best = (math.inf, math.inf)
-        for step, excess in curve.checks:
-            known = [beyond for beyond in excess if not math.isnan(beyond)]
-            violation = sum(max(0.0, beyond) for beyond in known)
-            at = int(np.searchsorted(curve.steps, step))
-            best = min(best, (violation, curve.losses[min(at, len(curve.losses) - 1)]))
-        return best if curve.checks else (math.inf, min(curve.losses))
+    Where none was, a number is missing because its check failed, which never holds.
+    """
+    if any(beyond > 0 for beyond in excess):
+        return excess
+    return tuple(math.inf if math.isnan(beyond) else beyond for beyond in excess)
 
-    return sorted(range(len(curves)), key=lambda i: key(curves[i]))
+
+def _how_good(curve: Curve) -> tuple[float, float]:
+    """Smaller is better: how near a trial came to the limits, then its loss there."""
+    best = (math.inf, math.inf if curve.checks else min(curve.losses))
+    for step, excess in curve.checks:
+        violation = sum(beyond for beyond in _known(excess) if beyond > 0)
+        at = min(bisect_left(curve.steps, step), len(curve.losses) - 1)
+        best = min(best, (violation, curve.losses[at]))
+    return best

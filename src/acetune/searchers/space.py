@@ -233,7 +233,9 @@ def _placed(dimension: Dimension, value: Any) -> float:
         return (same.index(True) + 0.5) / len(same)
     low, high = _scale(dimension)
     number = math.log(value) if dimension.log else float(value)
-    return (number - low) / (high - low) if high > low else 0.5
+    width = high / 2 - low / 2  # halves: the widest dimension is wider than a float can be
+    share = (number / 2 - low / 2) / width if width > 0 else 0.5
+    return min(max(share, 0.0), 1.0)
 
 
 def _at(dimension: Dimension, share: float) -> Any:
@@ -241,11 +243,11 @@ def _at(dimension: Dimension, share: float) -> Any:
         options = dimension.options
         return options[min(int(share * len(options)), len(options) - 1)]
     low, high = _scale(dimension)
-    number = low + share * (high - low)
+    number = low * (1.0 - share) + high * share
     number = math.exp(number) if dimension.log else number
     if isinstance(dimension, Integer):
-        number = math.floor(number + 0.5)
-    return min(max(number, dimension.low), dimension.high)
+        return min(max(math.floor(number + 0.5), int(dimension.low)), int(dimension.high))
+    return min(max(number, float(dimension.low)), float(dimension.high))
 
 
 def _is_number(value: object) -> TypeGuard[float]:
