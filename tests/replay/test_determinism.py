@@ -104,7 +104,7 @@ table = synthetic_table(
     60, 3, max_steps=20, difficulty=0.7, drift=0.1, noise=0.01, confirmation=True
 ).table
 for policy, searcher in [("ace", "random"), ("asha", "random"), ("curve+after", "random"),
-                         ("ace", "tpe"), ("ace", "blendsearch")]:
+                         ("ace", "tpe"), ("ace", "blendsearch"), ("ace", "forest")]:
     print(simulate(table, policy, searcher=searcher, seed=1, workers=3, budget_s=8.0))
 """
 
@@ -117,8 +117,8 @@ def test_the_same_in_another_process() -> None:
         [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
     )
     table = drawn()
-    policies = ("ace", "asha", "curve+after", "ace", "ace")
-    searchers = ("random", "random", "random", "tpe", "blendsearch")
+    policies = ("ace", "asha", "curve+after", "ace", "ace", "ace")
+    searchers = ("random", "random", "random", "tpe", "blendsearch", "forest")
     expected = [
         replayed(table, policy, searcher=searcher, budget_s=8.0)
         for policy, searcher in zip(policies, searchers, strict=True)

@@ -164,7 +164,9 @@ class _Forests:
         places = rng.random((_CANDIDATES, width))
         near = int(_NEAR * _CANDIDATES)
         around = self._best[rng.integers(len(self._best), size=near)]
-        moved = np.clip(around + rng.normal(0.0, _REACH, around.shape), 0.0, 1.0)
+        moved = np.abs(around + rng.normal(0.0, _REACH, around.shape))
+        # thrown back at the bounds: cut off there, two workers would get the same corner
+        moved = np.clip(1.0 - np.abs(1.0 - moved), 0.0, 1.0)
         moves = rng.random(around.shape) < 0.5
         moves[~moves.any(axis=1)] = True  # what has been tried is not tried again
         places[:near] = np.where(moves, moved, around)
