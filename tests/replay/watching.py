@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from acetune.core.curves import Curves
 from acetune.core.goals import Constraint, Objective
 from acetune.core.outcome import Outcome
 from acetune.policies import Policy, parse_policy
@@ -58,6 +59,8 @@ class InOrder:
 
     def tell(self, trial: int, outcome: Outcome) -> None:
         self.told.append((trial, outcome))
+
+    def watch(self, curves: Curves) -> None: ...
 
 
 class Watched(Simulation):

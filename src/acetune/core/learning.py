@@ -11,12 +11,14 @@ process learn the same.
 from __future__ import annotations
 
 import math
+import sys
 from typing import NamedTuple
 
 _RECENT = 48  # trials that a new one is compared with
 _LATER = 2  # octaves of steps after which order is looked at again: a factor of four
 _SHRINKAGE = 0.5  # squared octaves of steps that a slope of 0 counts for
 _DOUBT = 1.0  # standard errors that are taken off a slope: what may be noise counts as none
+_LARGEST = sys.float_info.max  # of a limit near 0, an excess may be infinite: sums must not be
 
 
 class Trend(NamedTuple):
@@ -52,7 +54,6 @@ class Learning:
     """Sums over the reports and checks of a study."""
 
     def __init__(self) -> None:
-        self.valid = self.invalid = 0  # checks
         # of changes from check to check: squared log steps, times the change, the change squared
         self._pairs, self._uu, self._ue, self._ee = 0, 0.0, 0.0, 0.0
         # of the last check of each trial: log steps, excess, their squares and product
@@ -67,15 +68,14 @@ class Learning:
     def add_check(
         self, step: int, loss: float, excess: float, before: tuple[int, float] | None
     ) -> None:
-        """A check; ``before`` are step and excess of the one before it in its trial."""
-        if excess <= 0:
-            self.valid += 1
-        else:
-            self.invalid += 1
+        """A check of a checkpoint; ``before``: step and excess of the one before it in its trial.
+
+        A check that has failed, whose excess is NaN, says nothing and is none before another.
+        """
         if math.isnan(excess):
             return
         at = _log(step)
-        if before is None or math.isnan(before[1]):
+        if before is None:
             _compare(self._first, self._agreeing, loss, excess)
         else:
             passed, changed = at - _log(before[0]), excess - before[1]
@@ -86,6 +86,13 @@ class Learning:
                 self._ee += changed * changed
             self._count(_log(before[0]), before[1], -1)
         self._count(at, excess, 1)
+
+    def go_back(self, last: tuple[int, float] | None, to: tuple[int, float] | None) -> None:
+        """A new attempt goes on before the last check of its trial: from an earlier one or none."""
+        if last != to:
+            for check, sign in ((last, -1), (to, 1)):
+                if check is not None:
+                    self._count(_log(check[0]), check[1], sign)
 
     def _count(self, at: float, excess: float, sign: int) -> None:
         for i, term in enumerate((1.0, at, excess, at * at, at * excess, excess * excess)):
@@ -99,11 +106,6 @@ class Learning:
             _compare(then, self._kept.setdefault(octave, [0, 0]), earlier, loss)
 
     # -- asking ----------------------------------------------------------------------------------
-
-    @property
-    def rarely_valid(self) -> bool:
-        """Whether less than a third of all checks so far found a valid checkpoint."""
-        return 2 * self.valid < self.invalid
 
     @property
     def agreement(self) -> float:
@@ -146,13 +148,19 @@ class Learning:
 
 
 def combined(excess: tuple[float, ...]) -> float:
-    """The largest of the excesses that were measured, large ones compressed; NaN for none.
+    """The largest of the excesses, large ones compressed: finite, or NaN where it is not known.
 
-    >>> combined((-0.5, 0.0)), combined(()) != combined(())
-    (0.0, True)
+    Of constraints that were left out, or whose check has failed, nothing is known. One that is
+    violated decides without them; where the others hold, they would have decided.
+
+    >>> combined((-0.5, 0.0)), combined((math.nan, 0.0)), combined((math.nan, -0.0, 2.0)) > 0
+    (0.0, nan, True)
     """
     known = [beyond for beyond in excess if not math.isnan(beyond)]
-    return math.asinh(max(known)) if known else math.nan
+    largest = max(known, default=math.nan)
+    if len(known) < len(excess) and not largest > 0:
+        return math.nan
+    return math.asinh(min(max(largest, -_LARGEST), _LARGEST)) if known else math.nan
 
 
 def _log(step: int) -> float:

@@ -58,6 +58,7 @@ _MOST = 0.8  # share that is stopped in an octave at most
 _KNOWN = 3  # pairs of checks from which on trends are believed
 _LIKELY = 0.5  # a check can wait while the limits will hold with this probability
 _AS_GOOD = 0.9  # or until the chance has come to this share of that at the end
+_HEAD_START = 0.15  # share of its steps before a trial's first check, half a check's time at most
 _SOON = 0.25  # of the price of a check: training between two checks at least
 _CHEAP = 0.5  # checks that cost no more than this many steps need not wait
 _AGREES = 0.2  # agreement from which on the objective says who will qualify
@@ -125,8 +126,9 @@ class Adaptive(Policy):
         """The last step, and where waiting does not help."""
         trend = trial.trend or Trend()
         if step == trial.total_steps:
+            best = best_step(trial, step, loss)
             gained = trial.checks == 0 or trend.slope <= 0
-            return best_step(trial, step, loss) if gained else step
+            return best if gained and (best == step or not trial.best_checked) else step
         step_s = trial.primary_s / trial.iterations if trial.iterations else trend.step_s
         trained_s = (step - trial.checked_at) * step_s * (1 + _ROUNDING)
         if trend.pairs < _KNOWN or trial.total_steps is None:
@@ -151,12 +153,14 @@ class Adaptive(Policy):
         if trial.checks:
             return trained_s >= self.spacing * (trial.last_check_s or trend.check_s)
         head_start = math.floor(_HEAD_START * (trial.total_steps or 0) + _ROUNDING)
-        half_a_check = math.ceil(trend.check_s / 2 / step_s * (1 - _ROUNDING)) if step_s else 1
-        return step >= min(half_a_check, head_start)
+        half_a_check = trend.check_s / 2 * (1 - _ROUNDING)
+        return not step_s or step >= head_start or step * step_s >= half_a_check
 
     def due_at_end(self, trial: Progress) -> int | None:
-        """The best checkpoint."""
-        return trial.best_step or None
+        """The best checkpoint, or the last one where that was checked."""
+        if not trial.best_checked:
+            return trial.best_step or None
+        return None if trial.last_checked else trial.last_step or None
 
     # -- whom to stop ----------------------------------------------------------------------------
 
@@ -179,8 +183,8 @@ class Adaptive(Policy):
         numbers: dict[str, Value] = {"share": share, "order": order, "stratum": stratum}
         action, why = Action.CONTINUE, _KEPT
         if in_worst(share, better, n):
-            spared = stratum == "unchecked" and trial.progress.planned and learned.rarely_valid
-            if spared and learned.agreement < _AGREES:
+            spared = stratum == "unchecked" and trial.progress.planned
+            if spared and _rarely_valid(history.costs) and learned.agreement < _AGREES:
                 why = _SPARED
             else:
                 action, why = Action.STOP, _WORST
@@ -199,7 +203,7 @@ class Adaptive(Policy):
         if trend.pairs < _KNOWN or trial.total_steps is None:
             return 1.0, report.step
         checked_at = trial.checked_at if report.check is None else report.step
-        by = trial.total_steps if trend.slope < 0 else report.step + 1
+        by = trial.total_steps if trend.slope < 0 else min(report.step + 1, trial.total_steps)
         return trend.chance(by, checked_at, excess), by
 
     def schedule(self, trial: TrialRecord) -> Reason:
@@ -207,7 +211,9 @@ class Adaptive(Policy):
         return Reason(_PLANNED)
 
 
-_HEAD_START = 0.15  # share of its steps before a trial's first check, half a check's time at most
+def _rarely_valid(costs: Costs) -> bool:
+    """Whether less than a third of all checks so far found a valid checkpoint."""
+    return 2 * costs.valid_n < costs.invalid_n
 
 
 def _standing(trial: TrialRecord, report: Observation) -> tuple[Stratum, float, float]:
@@ -227,7 +233,7 @@ def _share_stopped(step: int, order: float) -> float:
     trial that is far ahead later is in the better part now; an octave's cut is spread over its
     rungs. Between rungs nobody is stopped.
     """
-    octave = step.bit_length() - 1
+    octave = max(step, 1).bit_length() - 1  # a step 0 of Optuna's counts as the first
     rungs = min(_RUNGS, 1 << octave)
     if octave >= 3 and (step * rungs >> octave) == ((step - 1) * rungs >> octave):
         return 0.0
