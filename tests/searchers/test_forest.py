@@ -313,6 +313,9 @@ ODD: dict[str, list[Curve]] = {
         curve(p, [(p["x"] - 0.5) * 1.7e308], [(1, ((p["y"] - 0.5) * 1e308, INF))]) for p in P
     ],
     "small numbers": [curve(p, [p["x"] * 1e-320], [(1, (p["y"] * 1e-320,))]) for p in P],
+    "many checks": [
+        curve(p, range(1000), [(i, (p["x"], -1.0)) for i in range(1, 1001)], 1000) for p in P
+    ],
     "one trial": [curve(P[0], [1.0])],
 }
 

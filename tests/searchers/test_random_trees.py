@@ -129,6 +129,13 @@ def test_one_row_and_rows_that_are_all_the_same() -> None:
         )
 
 
+def test_a_tree_takes_a_sample_of_very_many_rows() -> None:
+    x, y = data(50_000, 2)
+    forest = grown(x, y, trees=3)
+    assert forest.predict(x[:100], np.arange(3)) == pytest.approx(y[:100], abs=0.5)
+    assert len(forest._feature) < 3 * 2 * 12_000
+
+
 def test_no_row_is_asked_for() -> None:
     forest = grown(*data(30, 2))
     assert forest.predict(np.empty((0, 2)), np.arange(3)).shape == (0,)

@@ -7,7 +7,7 @@ import math
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,12 +23,14 @@ _GROWTH = 1.15  # the trees grow anew when there are so many times as many repor
 _CANDIDATES, _NEAR = 400, 0.5  # configurations that are compared; the share near the best ones
 _ELITE, _REACH = 5, 0.15  # how many best ones, and how far from them
 _DRAWN = 4  # trees that are asked at each suggestion
-_MOST_TRIALS = 1500  # that the trees learn from
+_MOST_TRIALS, _MOST_CHECKS = 1500, 16  # that the trees learn from, and of each
 # shares of its steps at which a trial is looked at
 _SHARES = np.array([1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1.0])
 _CLIP = 0.6  # quantile of the losses from which on all are as bad
 _FEWEST_CHECKS = 4  # from which a limit is learned
 _INVALID = 10.0  # on the scale of losses between 0 and 1: worse than any
+
+_Checks: TypeAlias = Sequence[tuple[int, tuple[float, ...]]]
 
 
 class ForestSearcher(Searcher):
@@ -204,10 +206,10 @@ class _Forests:
         self, limit: int, curves: Sequence[Curve], lengths: Sequence[int], rng: np.random.Generator
     ) -> RandomTrees | None:
         found = [
-            (i, step / lengths[i], beyond[limit])
+            (i, step / lengths[i], known[limit])
             for i, curve in enumerate(curves)
-            for step, excess in curve.checks
-            if not math.isnan((beyond := _known(excess))[limit])
+            for step, excess in _thinned(curve.checks)
+            if not math.isnan((known := _known(excess))[limit])
         ]
         if len(found) < _FEWEST_CHECKS:
             return None
@@ -241,6 +243,12 @@ def _known(excess: tuple[float, ...]) -> tuple[float, ...]:
     if any(beyond > 0 for beyond in excess):
         return excess
     return tuple(math.inf if math.isnan(beyond) else beyond for beyond in excess)
+
+
+def _thinned(checks: _Checks) -> _Checks:
+    """Some of a trial's checks, the last one among them."""
+    every = max(1, math.ceil(len(checks) / _MOST_CHECKS))
+    return checks[::-every][::-1]
 
 
 def _how_good(curve: Curve) -> tuple[float, float]:
