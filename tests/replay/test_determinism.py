@@ -54,9 +54,11 @@ def test_the_same_twice(policy: str) -> None:
     assert (first.confirmed, first.broken) == (confirmed or (None, None))
 
 
-@pytest.mark.parametrize("searcher", ["tpe", "cmaes", "blendsearch", "cfo"])
+@pytest.mark.parametrize("searcher", ["forest", "tpe", "cmaes", "blendsearch", "cfo"])
 def test_the_same_twice_with_a_searcher(searcher: str) -> None:
-    pytest.importorskip({"tpe": "optuna", "cmaes": "cmaes"}.get(searcher, "flaml"))
+    pytest.importorskip(
+        {"forest": "numpy", "tpe": "optuna", "cmaes": "cmaes"}.get(searcher, "flaml")
+    )
     table = drawn()
     options = {"searcher": searcher, "max_trials": 25}
     first = replayed(table, **options)
