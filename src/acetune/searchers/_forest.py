@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from acetune.core.curves import Curve, Curves
 from acetune.core.outcome import Outcome
+from acetune.core.trial_curves import Curve, Curves
 from acetune.searchers._random_trees import Floats, RandomTrees
 from acetune.searchers.searcher import Searcher, searched_part
 from acetune.searchers.space import Space

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from acetune.core.curves import Curves
 from acetune.core.errors import SpaceError
 from acetune.core.outcome import Outcome
+from acetune.core.trial_curves import Curves
 from acetune.searchers.space import Choice, Float, Space
 
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from acetune.core.curves import StudyCurves
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Goals
 from acetune.core.outcome import Outcome, outcome
 from acetune.core.reason import Reason, Wording
+from acetune.core.trial_curves import StudyCurves
 from acetune.core.trial_record import Progress, State
 from acetune.policies.stopper import Stopper
 from acetune.study._journal import Journal, StudyJournal
