@@ -15,7 +15,7 @@ from typing import Any
 from sortedcontainers import SortedList
 
 from acetune.core.decision import Action, Decision, Stratum
-from acetune.core.learning import Learning, Trend, combined
+from acetune.core.learning import Added, Learning, Trend, combined
 from acetune.core.measured_costs import Costs
 from acetune.core.observation import CheckResult, Observation, TrialId
 from acetune.core.ranked_groups import Filing, Group, GroupId, median_of
@@ -84,12 +84,15 @@ class History:
         found = self._valid_losses
         return float(found[k - 1]) if len(found) >= k else math.inf
 
-    def without(self, record: TrialRecord, since: int) -> History:
+    def without(self, record: TrialRecord, since: int, *, unlearn: bool = False) -> History:
         """The history without what a trial has filed from step ``since`` on: to decide on it anew.
 
-        A view for asking, not for appending. All else is as it is now.
+        A view for asking, not for appending. All else is as it is now. ``unlearn``: what was
+        learned from these reports is left out too, which takes a while.
         """
         past = copy(self)
+        if unlearn:
+            past.learning = self.learning.without(*_learned_from(record, since))
         past._groups = groups = dict(self._groups)
         for step, group, key in record.filings:
             if step >= since:
@@ -238,6 +241,28 @@ def _checkpoint(record: TrialRecord, check: CheckResult) -> Checkpoint:
     return Checkpoint(
         record.id, record.attempt, check.step, check.loss, check.measured, check.violation
     )
+
+
+def _learned_from(
+    record: TrialRecord, since: int
+) -> tuple[list[Added], list[tuple[int, float, float]]]:
+    """The checks and losses that a trial has added to what is learned, from a step on."""
+    log = record.log
+    loss_at = dict(zip(log.step, log.loss, strict=True))
+    checks: list[Added] = []
+    before: tuple[int, float] | None = None
+    for verdict in record.verdicts:
+        excess = combined(verdict.excess)
+        if not math.isnan(excess):
+            if verdict.reported >= since:
+                checks.append((verdict.step, loss_at[verdict.step], excess, before))
+            before = verdict.step, excess
+    losses = [
+        (step, loss, loss_at[step >> 2])
+        for step, loss in loss_at.items()
+        if step >= max(since, 4) and step & (step - 1) == 0 and step >> 2 in loss_at
+    ]
+    return checks, losses
 
 
 def _misses_less(a: CheckResult, b: Checkpoint) -> bool:

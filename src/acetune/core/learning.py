@@ -12,7 +12,11 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import NamedTuple
+from copy import copy
+from typing import NamedTuple, TypeAlias
+
+# a check, as it was added: step, loss, excess, and step and excess of the one before it
+Added: TypeAlias = tuple[int, float, float, tuple[int, float] | None]
 
 _RECENT = 48  # trials that a new one is compared with
 _LATER = 2  # octaves of steps after which order is looked at again: a factor of four
@@ -93,6 +97,28 @@ class Learning:
             for check, sign in ((last, -1), (to, 1)):
                 if check is not None:
                     self._count(_log(check[0]), check[1], sign)
+
+    def without(self, checks: list[Added], losses: list[tuple[int, float, float]]) -> Learning:
+        """What would be known without these, which were added last of their trial."""
+        past = copy(self)
+        past._last, past._then, past._kept = [*self._last], {**self._then}, {**self._kept}
+        for step, loss, excess, before in reversed(checks):
+            at = _log(step)
+            past._count(at, excess, -1)
+            if before is None:
+                past._first, past._agreeing = _left(past._first, (loss, excess))
+                continue
+            passed, changed = at - _log(before[0]), excess - before[1]
+            if passed > 0:
+                past._pairs -= 1
+                past._uu -= passed * passed
+                past._ue -= passed * changed
+                past._ee -= changed * changed
+            past._count(_log(before[0]), before[1], 1)
+        for step, loss, earlier in losses:
+            octave = step.bit_length() - 1 - _LATER
+            past._then[octave], past._kept[octave] = _left(past._then[octave], (earlier, loss))
+        return past
 
     def _count(self, at: float, excess: float, sign: int) -> None:
         for i, term in enumerate((1.0, at, excess, at * at, at * excess, excess * excess)):
@@ -176,3 +202,14 @@ def _compare(
             counts[0] += (first < other_first) == (second < other_second)
             counts[1] += 1
     seen.append((first, second))
+
+
+def _left(
+    seen: list[tuple[float, float]], entry: tuple[float, float]
+) -> tuple[list[tuple[float, float]], list[int]]:
+    """The others, and their counts."""
+    others, counts = list[tuple[float, float]](), [0, 0]
+    at = seen.index(entry)
+    for first, second in (*seen[:at], *seen[at + 1 :]):
+        _compare(others, counts, first, second)
+    return others, counts
