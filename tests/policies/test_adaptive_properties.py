@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acetune.core.goals import FailedCheck
-from acetune.core.learning import Learning, Trend
+from acetune.core.learning import Added, Learning, Trend
 from acetune.policies import Adaptive, Policy
 from core.reference import Limit
 from core.test_against_reference import Checked, Pair, Report, Retry, Study, studies
@@ -71,6 +71,37 @@ def test_sums_are_those_of_the_plain_lists(
     assert found[0] == expected[0]
     # a spread is the root of a difference of squares that may be a million
     assert found[1:5] == pytest.approx(expected[1:], rel=1e-4, abs=1e-4)
+
+
+some = st.floats(-2, 2)
+
+
+@examples_or_more(60)
+@given(
+    st.lists(st.tuples(some, some), max_size=60),
+    st.lists(st.tuples(steps, some, some), min_size=1, max_size=6, unique_by=lambda c: c[0]),
+    some,
+)
+def test_what_was_learned_can_be_left_out_again(
+    others: list[tuple[float, float]], own: list[tuple[int, float, float]], loss: float
+) -> None:
+    learning, expected = Learning(), Learning()
+    for both in (learning, expected):
+        for other, excess in others:
+            both.add_check(2, other, excess, None)
+            both.add_check(8, other, excess / 2, (2, excess))
+            both.add_loss(4, excess, other)
+    added: list[Added] = []
+    before = None
+    for step, value, excess in sorted(own):
+        learning.add_check(step, value, excess, before)
+        added.append((step, value, excess, before))
+        before = step, excess
+    learning.add_loss(4, loss, 0.5)
+    found = learning.without(added, [(4, loss, 0.5)])
+    assert found.trend(1.0, 1.0) == pytest.approx(expected.trend(1.0, 1.0), rel=1e-4, abs=1e-4)
+    assert found.agreement == expected.agreement
+    assert found.order_kept(1, 0.7, 4.0) == expected.order_kept(1, 0.7, 4.0)
 
 
 @examples_or_more(60)
