@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # a file, and not a function of a module: it imports NumPy and nothing of acetune, which would take
 # as long again (0.15 s where NumPy takes 0.2)
-_PROGRAM = Path(__file__).with_name("_report_rows.py")
+_PROGRAM = Path(__file__).with_name("_read_report_rows.py")
 _MANY = 100_000  # reports; fewer are read in less time than a process needs to start
 _SHARE = 0.7  # of the reports: this process has to import more, and begins later
 
@@ -80,7 +80,7 @@ class ReadAhead:
         if process.returncode != 0:
             return None
         # here, as they import NumPy
-        from acetune.study._report_rows import rows_from_bytes
+        from acetune.study._read_report_rows import rows_from_bytes
         from acetune.study.report_arrays import columns_of
 
         return columns_of(rows_from_bytes(written))

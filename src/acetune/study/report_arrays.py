@@ -12,8 +12,8 @@ from acetune.core.decision import INVALID as INVALID  # strata by their numbers,
 from acetune.core.decision import STRATA as STRATA
 from acetune.core.decision import UNCHECKED as UNCHECKED
 from acetune.core.decision import VALID as VALID
-from acetune.study._report_rows import LAST, ReportRows, read_rows
-from acetune.study._report_rows import Array as Array
+from acetune.study._read_report_rows import LAST, ReportRows, read_rows
+from acetune.study._read_report_rows import Array as Array
 
 STEP, END, AFTER = 0, 1, 2
 """Kinds of report: one of a step, and a check at or after the end of its trial."""

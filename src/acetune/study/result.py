@@ -25,10 +25,10 @@ from acetune.study.answer import (
     outcome_of,
 )
 from acetune.study.best_checkpoints import nearest_misses
+from acetune.study.best_under_limits import best_under
 from acetune.study.findings import FailureOfCheck, FoundCheckpoint, Ledger
 from acetune.study.ledger import failed_check, ledger_of
 from acetune.study.per_trial import Trials
-from acetune.study.qualifying import best_under
 from acetune.study.report_arrays import STEP, STRATA, UNCHECKED, Array
 from acetune.study.store import Store
 from acetune.study.summary import step_of, summary_html, summary_text

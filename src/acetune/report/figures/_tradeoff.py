@@ -23,7 +23,7 @@ from acetune.report.figures._look import AXIS, Json, limit_line, note
 from acetune.report.figures._ranges import Window, window
 from acetune.report.figures._text import number, plain, plain_near, safe, short
 from acetune.report.palette import faint
-from acetune.study.qualifying import sign_of
+from acetune.study.best_under_limits import sign_of
 from acetune.study.report_arrays import INVALID, VALID
 
 _MOST = 900  # points in all panels together

@@ -15,7 +15,7 @@ from acetune.report.figures._look import AXIS, BEST_OF_ALL, VALID, Json, limit_l
 from acetune.report.figures._ranges import Window, window, within_reach
 from acetune.report.figures._text import number, plain_near, safe, short
 from acetune.report.palette import faint
-from acetune.study.qualifying import sign_of, strictness
+from acetune.study.best_under_limits import sign_of, strictness
 
 _TITLE = "What another limit would give"
 _MOST = 160  # steps of a staircase that are drawn
