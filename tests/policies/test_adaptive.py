@@ -183,7 +183,7 @@ def test_nobody_is_stopped_at_the_last_step() -> None:
 
 
 def test_between_checks_a_trial_is_ranked_as_it_was_found() -> None:
-    study = stopper(hope=0.0)
+    study = stopper(hope=0.0, invalid_truncation=0.4)
     for index in range(3):
         trial = study.start(index, 100)
         trial.observe(1, 0.0, g(0.25 * (index + 1)), decided=GOES_ON)

@@ -50,7 +50,7 @@ _ROUNDING = 1e-9
 _RUNGS = 8  # an octave of steps has so many at which trials are stopped by their rank
 _NORMAL = NormalDist()
 
-# What follows was chosen on a population of tasks, see docs/results/population.md.
+# What follows was chosen on a population of public and own tables; little hangs on any of it.
 _BEST = 2.0  # trials this many standard deviations ahead in the end
 _SAFETY = _NORMAL.inv_cdf(0.9)  # are to be kept with this probability at each octave
 _EXPECTED, _WEIGHT = 0.7, 4.0  # order kept before anything is known, and how many trials that is
@@ -96,13 +96,13 @@ class Adaptive(Policy):
         first, and leaves out the rest once one is violated.
 
     >>> Adaptive()
-    Adaptive(invalid_truncation=0.4, spacing=1.5, hope=0.05, one_by_one=True)
+    Adaptive(invalid_truncation=0.2, spacing=1.5, hope=0.05, one_by_one=True)
     """
 
     gate = True
     learns = True
 
-    invalid_truncation: float = 0.4
+    invalid_truncation: float = 0.2
     spacing: float = 1.5
     hope: float = 0.05
     one_by_one: bool = True
