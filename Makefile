@@ -51,6 +51,7 @@ screenshots: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/decision_cost.py
+	$(BIN)/python benchmarks/suggestion_cost.py
 	$(BIN)/python benchmarks/engine_overhead.py
 	$(BIN)/python benchmarks/ray_overhead.py
 	$(BIN)/python benchmarks/optuna_overhead.py

@@ -101,8 +101,20 @@ class OtherRule:
     gate: bool = False
     at_rungs: bool = False  # with interval 1: checked at rungs and at the last step
     spaced: bool = False  # with interval 1: checked when due_again says so and at the last step
+    plans: bool = False  # due and due_at_end say what is checked
     min_steps: int = 1
     reduction_factor: float = 4
+
+    def due(self, study: ReferenceStudy, trial: str, step: int, loss: float) -> int | None:
+        """The step whose checkpoint is checked at a report, gate aside."""
+        raise NotImplementedError
+
+    def due_at_end(self, study: ReferenceStudy, trial: str) -> int | None:
+        """The step that is checked where a trial ends by itself, gate aside."""
+        raise NotImplementedError
+
+    def note(self, study: ReferenceStudy, trial: str) -> None:
+        """A trial has begun, or its report was taken: what it is told of the study then."""
 
     def put_off(self, study: ReferenceStudy, total: int | None) -> bool:
         """Whether a trial that starts now is checked once, at its end, whatever the interval."""
@@ -230,6 +242,7 @@ class ReferenceStudy:
         self.checks: list[Check] = []
         self.seconds = Seconds()
         self.attempts: dict[str, Attempt] = {}  # the latest of each trial
+        self.memory: object = None  # of a rule that keeps lists of its own
 
     # -- what stands so far ----------------------------------------------------------------------
 
@@ -294,6 +307,8 @@ class ReferenceStudy:
             else:
                 report.attempt = number
         self.attempts[trial] = Attempt(trial, number, total, beta, every, ratio)
+        if isinstance(self.rule, OtherRule):
+            self.rule.note(self, trial)
         return self.attempts[trial]
 
     def own_costs(self, trial: str) -> tuple[Fraction | None, Fraction | None]:
@@ -386,6 +401,11 @@ class ReferenceStudy:
         attempt = self.attempts[trial]
         before = self.own(trial)
         last = step == attempt.total
+        if isinstance(self.rule, OtherRule) and self.rule.plans:
+            due = self.rule.due(self, trial, step, loss)
+            if due is not None and (due == step or not snapshot):
+                return step, loss
+            return next(((r.step, r.loss) for r in before if r.step == due), None)
         if self._at_rungs(attempt):
             at_rung = self.rung_passed(trial, step) is not None
             return (step, loss) if at_rung or last else None
@@ -407,6 +427,11 @@ class ReferenceStudy:
         if not self._checks_during_run() or not reports or attempt.state != "running":
             return None
         last = reports[-1]
+        if isinstance(self.rule, OtherRule) and self.rule.plans:
+            due = self.rule.due_at_end(self, trial)
+            if due is not None and not snapshot:
+                due = last.step
+            return next(((r.step, r.loss) for r in reports if r.step == due), None)
         if self._at_rungs(attempt) or self._spaced(attempt):
             return None if last.checked_step == last.step else (last.step, last.loss)
         if attempt.every:
@@ -481,6 +506,8 @@ class ReferenceStudy:
             attempt.state = "stopped"
         elif step == attempt.total:
             attempt.state = "finished"
+        elif isinstance(self.rule, OtherRule):
+            self.rule.note(self, trial)
         return Answer(report.stop, stratum, report.rank, report.of)
 
     def finish(

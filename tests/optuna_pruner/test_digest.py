@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import random
 import warnings
 from typing import Any
 
@@ -15,7 +16,7 @@ from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 import acetune.optuna
-from acetune import ACE
+from acetune import ACE, Adaptive
 from acetune.optuna import AcePruner, OptunaTrial
 from acetune.optuna._private_api import StudyAccess
 from acetune.policies import POLICY_NAMES, parse_policy
@@ -185,6 +186,22 @@ def test_a_decision_taken_in_report_is_the_one_a_pruner_gives(name: str) -> None
             study.tell(ace.number, ace.finish())
         except optuna.TrialPruned:
             study.tell(ace.number, state=TrialState.PRUNED)
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_asked_twice_what_a_report_has_taught_does_not_count_for_it(seed: int) -> None:
+    """With its own check there may be pairs enough to give up hope, or a trend another way."""
+    study, chance = made(Adaptive(spacing=0.0)), random.Random(seed)
+    for _ in range(12):
+        ace, base = begun(study, 12), chance.gauss(0.7, 0.3)
+        for step in ace.steps():
+            g = base + chance.gauss(0, 0.05)
+            decision = ace.report(chance.random() / step, constraints={"g": g})
+            trial = study.trials[-1]
+            assert study.pruner.prune(study, trial) == decision.stop == asked_anew(study, trial)
+            if decision.stop:
+                break
+        told(study, ace)
 
 
 def test_a_trial_met_before_it_began_without_a_last_step_is_checked_as_it_began() -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from typing import NamedTuple
 
 from acetune.policies import (
     ACE2,
+    Adaptive,
     ASHALexicographic,
     ASHAStratum,
     Backoff,
@@ -22,7 +24,7 @@ from acetune.policies import (
     Policy,
     TruncationSelection,
 )
-from core.reference import INF, OtherRule, ReferenceStudy, Report, percentile
+from core.reference import INF, Limit, OtherRule, ReferenceStudy, Report, Result, percentile
 
 TINY = Fraction(1, 10**9)
 THIRD = Fraction(1, 3)
@@ -312,3 +314,318 @@ class Ace2Rule(OtherRule):
             _, best = min((r.loss, r.step) for r in own)
             if best <= (1 - Fraction(self.patience)) * report.step + TINY:
                 report.stop = True
+
+
+# -- Adaptive ------------------------------------------------------------------------------------
+
+NAN = math.nan
+NORMAL = statistics.NormalDist()
+
+
+class CloseCallError(Exception):
+    """Rounding may decide."""
+
+
+def below(a: float, b: float) -> bool:
+    """Whether a < b, where that does not hang on the last digits."""
+    if 0 < abs(a - b) < 1e-9:
+        raise CloseCallError
+    return a < b
+
+
+def compressed(limits: tuple[Limit, ...], measured: dict[str, Result] | None) -> float:
+    """How far beyond its limits a checkpoint lies; NaN if that is not known."""
+    beyond = []
+    for limit in limits if measured else ():
+        assert measured is not None
+        tau = limit.upper if limit.lower is None else limit.lower
+        scale = limit.scale or abs(tau or 0.0) or 1.0
+        beyond.append(limit.beyond(measured[limit.name]) / scale)
+    violated = [x for x in beyond if 0 < x < INF]
+    failed = [x for x in beyond if x == INF]  # the study has no measurement that large
+    if violated:
+        return math.asinh(max(violated))
+    return NAN if failed or not beyond else math.asinh(max(beyond))
+
+
+class KnownCheck(NamedTuple):
+    """A check that came with a report, and the one before it in its trial, if any."""
+
+    step: int
+    loss: float
+    excess: float
+    before: tuple[int, float] | None
+
+
+class Lasted(NamedTuple):
+    """A trial at a step that is a power of two, and at four times that."""
+
+    step: int
+    then: float
+    later: float
+
+
+@dataclass
+class Seen:
+    """The plain lists that everything which is learned follows from."""
+
+    checks: list[KnownCheck] = field(default_factory=list)
+    lasted: list[Lasted] = field(default_factory=list)
+    last: list[tuple[int, float]] = field(default_factory=list)  # check of each trial
+
+    def trend(self) -> tuple[int, float, float, float, float]:
+        """Pairs, slope, spread, start and its spread, from scratch."""
+        moves = []
+        for check in self.checks:
+            if check.before is not None and max(1, check.step) > max(1, check.before[0]):
+                passed = log(check.step) - log(check.before[0])
+                moves.append((passed, check.excess - check.before[1]))
+        slope, spread = 0.0, 1.0
+        if moves:
+            squares = math.fsum(u * u for u, _ in moves)
+            slope = math.fsum(u * change for u, change in moves) / (squares + 0.5)
+            left = math.fsum((change - slope * u) ** 2 for u, change in moves)
+            spread = math.sqrt(left / len(moves))
+            if len(moves) > 1:
+                error = math.sqrt(left / (len(moves) - 1) / squares)
+                if abs(abs(slope) - error) < 1e-9:
+                    raise CloseCallError
+                slope = 0.0 if abs(slope) < error else slope - math.copysign(error, slope)
+        start, start_spread = 0.0, 1.0
+        if self.last:
+            starts = [excess - slope * log(step) for step, excess in self.last]
+            start = math.fsum(starts) / len(starts)
+            variance = math.fsum((x - start) ** 2 for x in starts) / len(starts)
+            start_spread = math.sqrt(variance + 1 / (len(starts) + 1))
+        return len(moves), slope, spread, start, start_spread
+
+    def agreement(self) -> float:
+        """Of objective and violation, at the first checks of trials."""
+        firsts = [(check.loss, check.excess) for check in self.checks if check.before is None]
+        same, pairs = concordant(firsts)
+        return (2 * same / pairs - 1) * len(firsts) / (len(firsts) + 3) if pairs else 0.0
+
+    def order_kept(self, step: int) -> float:
+        """Share of pairs in the same order two octaves later; 0.7 counts for four trials."""
+        octave = next((at for at in lengths() if at <= step < 2 * at), 0)
+        lasted = [(trial.then, trial.later) for trial in self.lasted if trial.step == octave]
+        same, pairs = concordant(lasted)
+        return (same / pairs * len(lasted) + 0.7 * 4) / (len(lasted) + 4) if pairs else 0.7
+
+
+def lengths() -> list[int]:
+    """The powers of two."""
+    return [2**octave for octave in range(64)]
+
+
+def log(step: int) -> float:
+    return math.log(step) if step else 0.0
+
+
+def concordant(points: list[tuple[float, float]]) -> tuple[int, int]:
+    """Of each and the 48 before it: pairs that both numbers order alike, and that both order."""
+    same = pairs = 0
+    for index, (a, b) in enumerate(points):
+        for c, d in points[max(0, index - 48) : index]:
+            if a != c and b != d:
+                pairs += 1
+                same += (a < c and b < d) or (a > c and b > d)
+    return same, pairs
+
+
+class Known(NamedTuple):
+    """What a trial knows of its study: the trend, and what a check and a step have cost."""
+
+    trend: tuple[int, float, float, float, float]
+    check_s: Fraction
+    step_s: Fraction
+
+    def chance(self, at: int, checked_at: int, excess: float) -> float:
+        """To hold the limits at a step."""
+        _, slope, spread, start, start_spread = self.trend
+        if math.isnan(excess):
+            mean, deviation = start + slope * log(at), start_spread
+        else:
+            passed = max(0.0, log(at) - log(checked_at))
+            mean, deviation = excess + slope * passed, spread * math.sqrt(passed + 0.05)
+        return statistics.NormalDist(mean, max(deviation, 1e-9)).cdf(0.0)
+
+
+@dataclass
+class Past:
+    """What was reported to a study, whatever has replaced it, and what each trial was told when."""
+
+    checks: list[KnownCheck] = field(default_factory=list)
+    lasted: list[Lasted] = field(default_factory=list)
+    told: dict[str, tuple[int, Known]] = field(default_factory=dict)
+
+
+def past_of(study: ReferenceStudy) -> Past:
+    if study.memory is None:
+        study.memory = Past()
+    assert isinstance(study.memory, Past)
+    return study.memory
+
+
+@dataclass(frozen=True)
+class AdaptiveRule(OtherRule):
+    invalid_truncation: float = 0.4
+    spacing: float = 1.5
+    hope: float = 0.05
+    one_by_one: bool = True
+    interval = 1
+    gate = True
+    plans = True
+
+    def policy(self) -> Policy:
+        return Adaptive(**asdict(self))
+
+    # -- what is learned -------------------------------------------------------------------------
+
+    def excess(self, study: ReferenceStudy, report: Report) -> float:
+        return compressed(study.limits, dict(report.measured) if report.measured else None)
+
+    def seen(self, study: ReferenceStudy) -> Seen:
+        """All reports and checks ever made, whatever has replaced them."""
+        seen = Seen(past_of(study).checks, past_of(study).lasted)
+        for trial in study.attempts:
+            known = self.known_checks(study, trial)
+            seen.last += known[-1:]
+        return seen
+
+    def known_checks(self, study: ReferenceStudy, trial: str) -> list[tuple[int, float]]:
+        """Those of a trial that did not fail."""
+        checked = [r for r in study.own(trial) if r.stratum != "unchecked"]
+        found = [(r.checked_step or 0, self.excess(study, r)) for r in checked]
+        return [(step, excess) for step, excess in found if not math.isnan(excess)]
+
+    def remember(self, study: ReferenceStudy, report: Report) -> None:
+        """A report, as it is made: what its trial had reported before may be replaced later."""
+        past, own = past_of(study), study.own(report.trial)
+        excess = self.excess(study, report)
+        if not math.isnan(excess):
+            assert report.checked_step is not None
+            losses = {r.step: r.loss for r in [*own, report]}
+            before = self.known_checks(study, report.trial)
+            past.checks.append(
+                KnownCheck(
+                    report.checked_step,
+                    losses[report.checked_step],
+                    excess,
+                    before[-1] if before else None,
+                )
+            )
+        if report.step in lengths():
+            earlier = [r.loss for r in own if r.step * 4 == report.step]
+            past.lasted += [Lasted(report.step // 4, loss, report.loss) for loss in earlier]
+
+    def known(self, study: ReferenceStudy) -> Known:
+        seconds = study.seconds
+        check_s = sum((mean(each) for each in seconds.check.values()), Fraction(0))
+        if seconds.check and seconds.snapshot:
+            check_s += mean(seconds.snapshot)
+        step_s = Fraction(0)
+        if seconds.iterations:
+            step_s = Fraction(math.fsum(seconds.primary)) / seconds.iterations
+        return Known(self.seen(study).trend(), check_s, step_s)
+
+    def note(self, study: ReferenceStudy, trial: str) -> None:
+        past, own = past_of(study), study.own(trial)
+        at = own[-1].step if own else 0
+        if at == 0 or past.told.get(trial, (0,))[0] != at:
+            past.told[trial] = (at, self.known(study))
+
+    # -- when to check ---------------------------------------------------------------------------
+
+    def due(self, study: ReferenceStudy, trial: str, step: int, loss: float) -> int | None:
+        own, total = study.own(trial), study.attempts[trial].total
+        checked = [r for r in own if r.stratum != "unchecked"]
+        known = past_of(study).told[trial][1]
+        pairs, slope = known.trend[:2]
+        if step == total:
+            best = min([(r.loss, r.step) for r in own] + [(loss, step)])[1]
+            anew = all(r.checked_step != best for r in own)
+            return best if anew and (not checked or slope <= 0) else step
+        own_step_s, own_check_s = study.own_costs(trial)
+        step_s = known.step_s if own_step_s is None else own_step_s
+        checked_at = checked[-1].step if checked else 0
+        trained_s = (step - checked_at) * step_s * (1 + TINY)
+        if checked:
+            spaced = trained_s >= Fraction(self.spacing) * (own_check_s or known.check_s)
+        else:
+            head_start = math.floor(Fraction(0.15) * (total or 0) + TINY)
+            half = known.check_s / 2 * (1 - TINY)
+            spaced = step_s == 0 or step >= head_start or step * step_s >= half
+        if pairs < 3 or total is None:
+            return step if spaced else None
+        excess = self.excess(study, checked[-1]) if checked else NAN
+
+        def chance(at: int) -> float:
+            return known.chance(at, checked_at, excess)
+
+        if slope > 0:
+            soon = bool(checked) and trained_s < known.check_s / 4
+            cheap = known.check_s <= step_s / 2
+            return step if not soon and (below(chance(step + 1), 0.5) or cheap) else None
+        if not spaced:
+            return None
+        waits = below(chance(step), 0.5) and below(chance(step), 0.9 * chance(total))
+        return None if waits else step
+
+    def due_at_end(self, study: ReferenceStudy, trial: str) -> int | None:
+        own = study.own(trial)
+        best = min((r.loss, r.step) for r in own)[1]
+        checked = [r.checked_step for r in own]
+        if best not in checked:
+            return best
+        return None if own[-1].step == own[-1].checked_step else own[-1].step
+
+    # -- whom to stop ----------------------------------------------------------------------------
+
+    def standing(self, study: ReferenceStudy, report: Report) -> Report:
+        """The report whose check says what a trial is: its own, or the last before it."""
+        earlier = [r for r in study.own(report.trial) if r.step < report.step]
+        checked = [r for r in [*earlier, report] if r.stratum != "unchecked"]
+        return checked[-1] if checked else report
+
+    def share(self, study: ReferenceStudy, step: int) -> float:
+        octave = max(length for length in lengths() if length <= max(step, 1))
+        if octave >= 8 and step % (octave // 8):
+            return 0.0
+        correlation = math.sin(math.pi * (self.seen(study).order_kept(step) - 0.5))
+        lost = NORMAL.inv_cdf(0.9) * math.sqrt(max(0.0, 1 - correlation**2))
+        stopped = min(0.8, NORMAL.cdf(2 * correlation - lost))
+        return 1.0 - float((1 - stopped) ** (1 / min(8, octave)))
+
+    def rank(self, study: ReferenceStudy, report: Report) -> None:
+        last = self.standing(study, report)
+
+        def key(r: Report) -> tuple[float, ...]:
+            of = self.standing(study, r)
+            return (of.violation, r.loss) if last.stratum == "invalid" else (r.loss,)
+
+        rivals = [
+            r
+            for r in standing(study)
+            if r.step == report.step and self.standing(study, r).stratum == last.stratum
+        ]
+        better, n = among(report, rivals, key)
+        report.rank, report.of = better + 1, n
+        invalid = last.stratum == "invalid"
+        share = self.invalid_truncation if invalid else self.share(study, report.step)
+        report.stop = better >= n - cut_of(share, n)
+        if last.stratum == "unchecked":
+            valid = sum(check.valid for check in study.checks)
+            if 2 * valid < len(study.checks) - valid and self.seen(study).agreement() < 0.2:
+                report.stop = False
+        excess, total = self.excess(study, last), study.attempts[report.trial].total
+        known = self.known(study)
+        if excess > 0 and total is not None and known.trend[0] >= 3:
+            by = total if known.trend[1] < 0 else min(total, report.step + 1)
+            if below(known.chance(by, last.step, excess), self.hope):
+                report.stop = True
+        self.remember(study, report)
+
+
+def mean(numbers: list[float]) -> Fraction:
+    return Fraction(math.fsum(numbers)) / len(numbers)

@@ -38,6 +38,8 @@ SETTINGS = (
     "ace2:spacing=0,remember=False",
     "ace2:truncation=0.5,invalid_truncation=0.1,patience=0.5,defer=False",
     "ace2:spacing=2.5,patience=0.0",
+    "adaptive:spacing=0,hope=0.5",
+    "adaptive:invalid_truncation=0.0,hope=0.0,one_by_one=False",
 )
 every_policy = pytest.mark.parametrize("name", SETTINGS)
 

@@ -151,9 +151,10 @@ def test_what_a_run_has_cost_goes_into_its_checkpoint(monkeypatch: pytest.Monkey
     assert due == [None] * 4 + [8, 9]  # 1.5 checks take 6.75 steps
 
 
-def test_a_search_remembers_over_a_restore(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["tpe", "forest"])
+def test_a_search_remembers_over_a_restore(tmp_path: Path, name: str) -> None:
     space = {"x": acetune.uniform(0, 1), "fixed": 3}
-    search = AceSearch(space, "tpe", seed=3)
+    search = AceSearch(space, name, seed=3)
     for index in range(20):
         params = search.suggest(f"t{index}")
         assert params["fixed"] == 3
@@ -161,13 +162,13 @@ def test_a_search_remembers_over_a_restore(tmp_path: Path) -> None:
             search.on_trial_complete(f"t{index}", told(-params["x"], max(0, params["x"] - 0.5)))
     search.on_trial_complete("t18", None, error=True)
     search.save(str(tmp_path / "search"))
-    again = AceSearch(space, "tpe", seed=3)
+    again = AceSearch(space, name, seed=3)
     again.restore(str(tmp_path / "search"))
     assert again._told == search._told and len(again._told) == 19
     again.on_trial_complete("t19", told(-0.4, 0.0))  # it was under way
     assert 0 <= again.suggest("t20")["x"] <= 1
     # neither knows the seed's first suggestion any more
-    assert again.suggest("t21")["x"] != AceSearch(space, "tpe", seed=3).suggest("t0")["x"]
+    assert again.suggest("t21")["x"] != AceSearch(space, name, seed=3).suggest("t0")["x"]
 
 
 def test_a_trial_that_was_valid_once_stays_so_for_the_search() -> None:

@@ -62,7 +62,7 @@ def compare(table: CurveTable, policy: str, folder: Path, *, by_clock: bool = Fa
 
 
 @pytest.mark.parametrize(
-    "policy", ["ace", "ace2", "ace-hard", "asha", "asha-stratum-adaptive", "median"]
+    "policy", ["ace", "ace2", "adaptive", "ace-hard", "asha", "asha-stratum-adaptive", "median"]
 )
 def test_complete_curves(policy: str, tmp_path: Path) -> None:
     compare(complete_table(), policy, tmp_path)

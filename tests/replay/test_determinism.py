@@ -54,9 +54,11 @@ def test_the_same_twice(policy: str) -> None:
     assert (first.confirmed, first.broken) == (confirmed or (None, None))
 
 
-@pytest.mark.parametrize("searcher", ["tpe", "cmaes", "blendsearch", "cfo"])
+@pytest.mark.parametrize("searcher", ["forest", "tpe", "cmaes", "blendsearch", "cfo"])
 def test_the_same_twice_with_a_searcher(searcher: str) -> None:
-    pytest.importorskip({"tpe": "optuna", "cmaes": "cmaes"}.get(searcher, "flaml"))
+    pytest.importorskip(
+        {"forest": "numpy", "tpe": "optuna", "cmaes": "cmaes"}.get(searcher, "flaml")
+    )
     table = drawn()
     options = {"searcher": searcher, "max_trials": 25}
     first = replayed(table, **options)
@@ -104,7 +106,7 @@ table = synthetic_table(
     60, 3, max_steps=20, difficulty=0.7, drift=0.1, noise=0.01, confirmation=True
 ).table
 for policy, searcher in [("ace", "random"), ("asha", "random"), ("curve+after", "random"),
-                         ("ace", "tpe"), ("ace", "blendsearch")]:
+                         ("ace", "tpe"), ("ace", "blendsearch"), ("ace", "forest")]:
     print(simulate(table, policy, searcher=searcher, seed=1, workers=3, budget_s=8.0))
 """
 
@@ -117,8 +119,8 @@ def test_the_same_in_another_process() -> None:
         [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
     )
     table = drawn()
-    policies = ("ace", "asha", "curve+after", "ace", "ace")
-    searchers = ("random", "random", "random", "tpe", "blendsearch")
+    policies = ("ace", "asha", "curve+after", "ace", "ace", "ace")
+    searchers = ("random", "random", "random", "tpe", "blendsearch", "forest")
     expected = [
         replayed(table, policy, searcher=searcher, budget_s=8.0)
         for policy, searcher in zip(policies, searchers, strict=True)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from acetune.core.goals import Constraint, Objective
 from acetune.core.outcome import Outcome
+from acetune.core.trial_curves import Curves
 from acetune.policies import Policy, parse_policy
 from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.judged_table import JudgedTable, judge
@@ -58,6 +59,8 @@ class InOrder:
 
     def tell(self, trial: int, outcome: Outcome) -> None:
         self.told.append((trial, outcome))
+
+    def watch(self, curves: Curves) -> None: ...
 
 
 class Watched(Simulation):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import pickle
 import socket
 import struct
@@ -14,10 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acetune.core.decision import Action, Decision
 from acetune.core.goals import Estimate
+from acetune.core.learning import Trend
 from acetune.run import _messages as m
 from acetune.run._messages import DriverChannel, WorkerChannel
-from acetune.trial.link import Report
+from acetune.trial.link import Plan, Reply, Report
 
 MESSAGES = [
     m.Ready(),
@@ -178,3 +181,16 @@ def test_threads_of_a_worker_do_not_mix_their_messages(ends: Ends) -> None:
     for thread in threads:
         thread.join()
     assert sorted(found) == sorted(notices)
+
+
+@pytest.mark.parametrize(
+    "trend", [None, Trend(), Trend(3, -0.5, 0.25, math.inf, 1e-300, 12.5, 0.125)]
+)
+def test_an_answer_arrives_with_what_the_study_has_learned(trend: Trend | None) -> None:
+    decision = Decision(Action.STOP, "because", "valid", 3, 7, 12, {"share": 0.25})
+    reply = Reply(decision, 0.5, math.inf, stop=True, ended=False, trend=trend)
+    plan = Plan(1, math.inf, 0.5, ("g", "h"), trend)
+    for message in (reply, plan):
+        arrived = m.decode(m.encode(message))
+        assert arrived == message
+        assert type(arrived.trend) is type(trend)

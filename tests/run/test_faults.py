@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import acetune
-from acetune import ACE, ACE2, Constraint, Stopper, Trial, TrialStopped
+from acetune import ACE, ACE2, Adaptive, Constraint, Policy, Stopper, Trial, TrialStopped
 from acetune.core.errors import ReportError, StudyError, TrainingCodeError
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.store import Store
@@ -81,13 +81,16 @@ def bad_first(what: Callable[[Trial], object]) -> Callable[[Trial], None]:
 # -- SIGKILL of workers --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_workers_killed_at_random_moments(study: Path, tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "policy"), [(1, ACE2()), (2, ACE2()), (3, Adaptive())])
+def test_workers_killed_at_random_moments(
+    study: Path, tmp_path: Path, seed: int, policy: Policy
+) -> None:
     acks, chance = tmp_path / "acks", random.Random(seed)
     xs = random.Random(seed).choices(range(1000), k=150)
     check = Constraint("g", upper=4.5, check=lambda model: model)
     with killing(acks, lambda: chance.uniform(0.02, 0.12)) as killed:
-        tune(acknowledging(acks, 6, 0.003), study, xs=xs, constraints=[check], workers=2)
+        train = acknowledging(acks, 6, 0.003)
+        tune(train, study, xs=xs, constraints=[check], workers=2, policy=policy)
 
     assert len(killed) >= 5
     assert require_acknowledged(study, acks) > 0
@@ -95,7 +98,7 @@ def test_workers_killed_at_random_moments(study: Path, tmp_path: Path, seed: int
     assert [row["trial"] for row in found] == list(range(1, 151))
     assert {row["state"] for row in found} == {"finished", "stopped", "failed"}
     require_failed_as_killed(study, killed, "was killed by SIGKILL")
-    require_same_decisions(study, ACE2())
+    require_same_decisions(study, policy)
 
 
 def test_a_killed_worker_is_retried_as_a_new_attempt(study: Path) -> None:

@@ -21,7 +21,7 @@ from run.helpers import tune
 from searchers.helpers import SPACE, SQUARE, distance, far_from, made, suggestions
 
 # these are told the constraint and make use of it; the others never look at it
-AWARE, BLIND = ["tpe", "gp", "blendsearch", "cfo"], ["random", "cmaes"]
+AWARE, BLIND = ["forest", "tpe", "gp", "blendsearch", "cfo"], ["random", "cmaes"]
 REST = {"rate": 0.1, "m": 7, "kind": None, "fixed": 5}
 
 every_searcher = pytest.mark.parametrize("name", SEARCHER_NAMES)
@@ -121,7 +121,7 @@ def test_workers_may_ask_before_others_have_answered(name: str) -> None:
 
 
 def test_an_unknown_searcher_is_named() -> None:
-    with pytest.raises(GoalError, match=r"'cma'; choose from random, tpe, gp, cmaes, blend"):
+    with pytest.raises(GoalError, match=r"'cma'; choose from forest, random, tpe, gp, cmaes, b"):
         make_searcher("cma", SPACE)
 
 

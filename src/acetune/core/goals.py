@@ -214,6 +214,11 @@ class Constraint:
             return measured.value + margin - self.limit
         return self.limit - (measured.value - margin)
 
+    def relative_excess(self, measured: Estimate) -> float:
+        """The same in units of the limit, or of the constraint's own scale."""
+        scale = self.scale if self.scale is not None else abs(self.limit) or 1.0
+        return self.excess(measured) / scale
+
     def holds(self, measured: Estimate | FailedCheck) -> bool:
         """Whether the measurement satisfies the limit; a failed check never does."""
         return not isinstance(measured, FailedCheck) and self.excess(measured) <= 0.0
@@ -222,8 +227,7 @@ class Constraint:
         """The scaled amount beyond the limit: 0 where it holds, infinite for a failed check."""
         if isinstance(measured, FailedCheck):
             return math.inf
-        scale = self.scale if self.scale is not None else abs(self.limit) or 1.0
-        return max(0.0, self.excess(measured)) / scale
+        return max(0.0, self.relative_excess(measured))
 
     def with_limit(self, limit: float) -> Constraint:
         """The same constraint at another limit."""
@@ -322,6 +326,15 @@ class Goals:
         """The sum over what was measured, without what counts for constraints left out."""
         found = ((c, measured.get(c.name)) for c in self.constraints)
         return sum((c.violation(result) for c, result in found if result is not None), 0.0)
+
+    def relative_excesses(
+        self, measured: Mapping[str, Estimate | FailedCheck]
+    ) -> tuple[float, ...]:
+        """How far beyond each limit a checkpoint lies; NaN where nothing was measured."""
+        found = ((c, measured.get(c.name)) for c in self.constraints)
+        return tuple(
+            c.relative_excess(m) if isinstance(m, Estimate) else math.nan for c, m in found
+        )
 
     def violated(self, measured: Mapping[str, Estimate | FailedCheck]) -> tuple[str, ...]:
         """The names of the constraints that were measured and do not hold."""

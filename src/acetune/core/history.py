@@ -8,16 +8,18 @@ outside appends.
 from __future__ import annotations
 
 import math
+from array import array
 from copy import copy
 from typing import Any
 
 from sortedcontainers import SortedList
 
 from acetune.core.decision import Action, Decision, Stratum
+from acetune.core.learning import Added, Learning, Trend, combined
 from acetune.core.measured_costs import Costs
 from acetune.core.observation import CheckResult, Observation, TrialId
 from acetune.core.ranked_groups import Filing, Group, GroupId, median_of
-from acetune.core.trial_record import Checkpoint, Progress, TrialRecord
+from acetune.core.trial_record import Checkpoint, Progress, TrialRecord, Verdict
 
 _NOBODY = Group(None)
 
@@ -35,6 +37,7 @@ class History:
         self.keep = keep
         self.trials: dict[TrialId, TrialRecord] = {}
         self.costs = Costs()
+        self.learning = Learning()
         self.finished: list[TrialRecord] = []  # a record stays, whatever becomes of its state
         self.best: Checkpoint | None = None
         self.best_loss = math.inf  # of all reports, checked or not
@@ -42,6 +45,7 @@ class History:
         self._nearest_miss = (math.inf, math.inf)
         self.gate = math.inf
         self.reports = 0
+        self.reported_by = array("q")  # the place of the trial that made each report
         self.checks = 0
         self._valid_reports = self._invalid_reports = 0
         self._groups: dict[GroupId, Group] = {}
@@ -70,17 +74,25 @@ class History:
         """Largest finite violation seen, 1 if none was."""
         return float(self._violations[-1]) if self._violations else 1.0
 
+    @property
+    def trend(self) -> Trend:
+        """How limits move along training, for policies that learn."""
+        return self.learning.trend(self.costs.mean_check_s or 0.0, self.costs.mean_primary_s)
+
     def kth_best(self, k: int) -> float:
         """The k-th best of the trials' best valid losses, infinite if there are fewer."""
         found = self._valid_losses
         return float(found[k - 1]) if len(found) >= k else math.inf
 
-    def without(self, record: TrialRecord, since: int) -> History:
+    def without(self, record: TrialRecord, since: int, *, unlearn: bool = False) -> History:
         """The history without what a trial has filed from step ``since`` on: to decide on it anew.
 
-        A view for asking, not for appending. All else is as it is now.
+        A view for asking, not for appending. All else is as it is now. ``unlearn``: what was
+        learned from these reports is left out too, which takes a while.
         """
         past = copy(self)
+        if unlearn:
+            past.learning = self.learning.without(*_learned_from(record, since))
         past._groups = groups = dict(self._groups)
         for step, group, key in record.filings:
             if step >= since:
@@ -114,6 +126,7 @@ class History:
             if old.gated_at is not None and old.gated_at <= resumed_from:
                 record.gated_at = old.gated_at
             self._inherit(record, old, resumed_from)
+            self.learning.go_back(old.last_excess, record.last_excess)
             # one that had finished counts as such again when this attempt does
             self.finished = [other for other in self.finished if other is not old]
         self.trials[trial] = record
@@ -131,7 +144,7 @@ class History:
             if step > upto:
                 break
             log.copy_to(record.log, index)
-        record.verdicts = [verdict for verdict in old.verdicts if verdict[0] <= upto]
+        record.verdicts = [verdict for verdict in old.verdicts if verdict.reported <= upto]
         record.progress.relive(old, upto)
 
     def withdraw(self, record: TrialRecord) -> None:
@@ -161,10 +174,17 @@ class History:
                 self._valid_reports += 1
             else:
                 self._invalid_reports += 1
-            progress.advance(step, loss, check.step, check.valid)
-            record.verdicts.append((step, report.stratum, check.violation))
-            self.add_check(record, check)
+            excess = combined(check.excess)
+            self.learning.add_check(check.step, check.loss, excess, record.last_excess)
+            progress.advance(step, loss, check.step, check.valid, excess)
+            verdict = Verdict(step, report.stratum, check.violation, check.step, check.excess)
+            record.verdicts.append(verdict)
+            self._add_check(record, check)
         record.log.append(report, decision)
+        if step & (step - 1) == 0 and step > 0:  # a power of two
+            earlier = record.log.find(step >> 2) if step >= 4 else None
+            then = None if earlier is None else record.log.loss[earlier]
+            self.learning.add_loss(step, loss, then)
         if filing is not None:
             group = self._groups.get(filing.group)
             if group is None:
@@ -172,13 +192,19 @@ class History:
             group.add(filing.key)
             record.filings.append((step, group, filing.key))
         self.reports += 1
+        self.reported_by.append(record.order)
         if loss < self.best_loss:
             self.best_loss = loss
         if decision.action is Action.STOP:
             record.stop_decision = decision
 
     def add_check(self, record: TrialRecord, check: CheckResult) -> None:
-        """Take the outcome of a check: f*, the nearest miss and what the searcher will be told."""
+        """Take the outcome of a check that came without a report."""
+        record.late_checks.append((self.reports, check.step, check.excess))
+        self._add_check(record, check)
+
+    def _add_check(self, record: TrialRecord, check: CheckResult) -> None:
+        """The outcome of a check: f*, the nearest miss and what the searcher will be told."""
         record.last_check = check
         if check.measured:
             self.checks += 1
@@ -215,6 +241,28 @@ def _checkpoint(record: TrialRecord, check: CheckResult) -> Checkpoint:
     return Checkpoint(
         record.id, record.attempt, check.step, check.loss, check.measured, check.violation
     )
+
+
+def _learned_from(
+    record: TrialRecord, since: int
+) -> tuple[list[Added], list[tuple[int, float, float]]]:
+    """The checks and losses that a trial has added to what is learned, from a step on."""
+    log = record.log
+    loss_at = dict(zip(log.step, log.loss, strict=True))
+    checks: list[Added] = []
+    before: tuple[int, float] | None = None
+    for verdict in record.verdicts:
+        excess = combined(verdict.excess)
+        if not math.isnan(excess):
+            if verdict.reported >= since:
+                checks.append((verdict.step, loss_at[verdict.step], excess, before))
+            before = verdict.step, excess
+    losses = [
+        (step, loss, loss_at[step >> 2])
+        for step, loss in loss_at.items()
+        if step >= max(since, 4) and step & (step - 1) == 0 and step >> 2 in loss_at
+    ]
+    return checks, losses
 
 
 def _misses_less(a: CheckResult, b: Checkpoint) -> bool:

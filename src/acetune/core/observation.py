@@ -22,6 +22,7 @@ class CheckResult:
     valid: bool
     violation: float
     measured_violation: float  # the same without what counts for constraints left out
+    excess: tuple[float, ...] = ()  # beyond each limit, see Goals.relative_excesses
     # where there are several constraints: those violated, and those that were not measured then
     violated: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -37,12 +38,13 @@ def check_result(
 ) -> CheckResult:
     """What the measurements of a checkpoint come to: judged here, once, and handed on."""
     valid, violation = goals.judge(measured)
+    excess = goals.relative_excesses(measured)
     if valid or len(goals.constraints) == 1:
-        return CheckResult(step, loss, measured, valid, violation, violation)
+        return CheckResult(step, loss, measured, valid, violation, violation, excess)
     left_out = tuple(c.name for c in goals.constraints if c.name not in measured)
     found = goals.measured_violation(measured) if left_out else violation
     violated = goals.violated(measured)
-    return CheckResult(step, loss, measured, valid, violation, found, violated, left_out)
+    return CheckResult(step, loss, measured, valid, violation, found, excess, violated, left_out)
 
 
 def unconstrained(step: int, loss: float) -> CheckResult:

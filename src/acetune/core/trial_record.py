@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from acetune.core.decision import INVALID, STRATA, UNCHECKED, VALID, Decision, Stratum
 from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.learning import Trend, combined
 from acetune.core.observation import CheckResult, Observation, TrialId
 from acetune.core.ranked_groups import Group, GroupId, Key
 from acetune.core.reason import NO_REASON, Reason
@@ -29,6 +30,16 @@ class Checkpoint(NamedTuple):
     violation: float
 
 
+class Verdict(NamedTuple):
+    """What a check found."""
+
+    reported: int  # the step of the report that it came with
+    stratum: Stratum
+    violation: float
+    step: int  # of the checkpoint that was checked
+    excess: tuple[float, ...]  # beyond each limit, see Goals.relative_excesses
+
+
 @dataclass(slots=True)
 class Progress:
     """How far an attempt has come: all that is needed to say whether a check is due.
@@ -44,6 +55,7 @@ class Progress:
     last_checked: bool = False  # the last reported step itself was checked
     best_step: int = 0
     best_loss: float = math.inf
+    best_checked: bool = False  # the best reported step was checked
     loss_sum: float = 0.0  # over all reports; infinite once one was
     checks: int = 0
     checked_at: int = 0  # the last report that came with a check
@@ -51,6 +63,8 @@ class Progress:
     primary_s: float = 0.0  # what its training has cost, over so many iterations,
     iterations: int = 0
     last_check_s: float = 0.0  # and its last check
+    excess: float = math.nan  # of the last check, see combined(); NaN before one
+    trend: Trend | None = None  # what the study says, for policies that learn
 
     @property
     def planned(self) -> bool:
@@ -58,7 +72,12 @@ class Progress:
         return self.interval is not None
 
     def advance(
-        self, step: int, loss: float, checked_step: int | None, valid: bool | None = None
+        self,
+        step: int,
+        loss: float,
+        checked_step: int | None,
+        valid: bool | None = None,
+        excess: float = math.nan,
     ) -> None:
         """Take a report into account."""
         self.last_step, self.last_loss = step, loss
@@ -66,11 +85,13 @@ class Progress:
         self.loss_sum += loss
         # a best step of 0 is none yet, or a step of Optuna's, which begin there
         if loss < self.best_loss or (self.best_step == 0 and self.best_loss == math.inf):
-            self.best_step, self.best_loss = step, loss
+            self.best_step, self.best_loss, self.best_checked = step, loss, False
         if checked_step is not None:
+            self.best_checked = self.best_checked or checked_step == self.best_step
             self.checks += 1
             self.checked_at = step
             self.violations = 0 if valid else self.violations + 1
+            self.excess = excess
 
     def spend(
         self, step: int, primary_s: float | None, check_s: Mapping[str, float] | None
@@ -88,10 +109,12 @@ class Progress:
         What each report cost is not kept; a configuration is taken to cost the same throughout.
         """
         log, old = before.log, before.progress
+        excesses = {verdict.reported: combined(verdict.excess) for verdict in before.verdicts}
         for step, loss, stratum in zip(log.step, log.loss, log.stratum, strict=True):
             if step > upto:
                 break
-            self.advance(step, loss, None if stratum == UNCHECKED else step, stratum == VALID)
+            checked = None if stratum == UNCHECKED else step
+            self.advance(step, loss, checked, stratum == VALID, excesses.get(step, math.nan))
         if self.last_step and old.iterations:
             self.iterations = self.last_step
             self.primary_s = old.primary_s / old.iterations * self.iterations
@@ -177,10 +200,20 @@ class TrialRecord:
     log: ReportLog = field(default_factory=ReportLog)
     filings: list[tuple[int, Group, Key]] = field(default_factory=list)  # step, where, by what
     stop_decision: Decision | None = None
-    # of the reports that came with a check: step, what was found, and the violation
-    verdicts: list[tuple[int, Stratum, float]] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)  # of the reports that came with a check
+    # made outside a report: after how many of all trials, of which step, how far beyond each limit
+    late_checks: list[tuple[int, int, tuple[float, ...]]] = field(default_factory=list)
     # what came with the last report, or the check after it: for those who write it down
     last_check: CheckResult | None = None
+
+    @property
+    def last_excess(self) -> tuple[int, float] | None:
+        """Step and excess of the last checkpoint whose check did not fail; None without one."""
+        for verdict in reversed(self.verdicts):
+            excess = combined(verdict.excess)
+            if not math.isnan(excess):
+                return verdict.step, excess
+        return None
 
     def filed_in(self, group_id: GroupId) -> bool:
         """Whether a report of this attempt stands in the group."""

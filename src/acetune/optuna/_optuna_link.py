@@ -79,9 +79,9 @@ class OptunaLink(Link):
             self._write(START, write_start(self._number, plan))
             handle = digest.meet(self._access, stored(self._trial))
             self._total, self._last = total_steps, handle.record.progress.last_step
-            gate, order = digest.history.gate, digest.order
+            gate, order, trend = digest.history.gate, digest.order, handle.record.progress.trend
         notice_unchecked(study, digest.unconstrained)
-        return Plan(plan.interval, gate, self._keep_below(gate), order)
+        return Plan(plan.interval, gate, self._keep_below(gate), order, trend)
 
     def declare(self, total_steps: int) -> None:
         """The last step became known after the first report."""
@@ -125,13 +125,14 @@ class OptunaLink(Link):
         notice_bad_checks(digest.goals, number, report, digest.notice)
         with digest.lock:
             decision = digest.report(self._access, number, step, report.value, check)
-            gate = digest.history.gate
+            gate, trend = digest.history.gate, digest.handle(number).record.progress.trend
         self._ended = decision.stop or step == total
         if decision.stop:
             self._stopped, self._reason = True, decision.because
         elif self._ended:
             self._reason = LAST_STEP
-        return Reply(decision, gate, self._keep_below(gate), decision.stop, self._ended)
+        keep_below = self._keep_below(gate)
+        return Reply(decision, gate, keep_below, decision.stop, self._ended, trend)
 
     def finish(self, report: Report | None) -> None:
         """The trial ended by itself, with the check that was still due, if any."""

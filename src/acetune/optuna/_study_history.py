@@ -343,7 +343,8 @@ def _decide_again(
     """
     before = _earlier(record, report.step)
     filing = policy.file(before, report)
-    decision = policy.decide(before, report, filing, history.without(record, report.step))
+    past = history.without(record, report.step, unlearn=policy.learns)
+    decision = policy.decide(before, report, filing, past)
     if decision.stop and report.step == record.progress.total_steps:
         return at_last_step(decision)
     return decision
@@ -358,7 +359,7 @@ def _earlier(record: TrialRecord, step: int) -> TrialRecord:
         if reported >= step:
             break
         log.copy_to(before.log, index)
-        progress.advance(reported, log.loss[index], None)
+    progress.relive(record, step - 1)
     before.filings = [filing for filing in record.filings if filing[0] < step]
-    before.verdicts = [verdict for verdict in record.verdicts if verdict[0] < step]
+    before.verdicts = [verdict for verdict in record.verdicts if verdict.reported < step]
     return before

@@ -13,6 +13,7 @@ from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason, Wording
 from acetune.policies._ace import ACE
 from acetune.policies._ace2 import ACE2
+from acetune.policies._adaptive import Adaptive
 from acetune.policies._asha import ASHA
 from acetune.policies._asha_lex import ASHALexicographic
 from acetune.policies._asha_stratum import ASHAStratum
@@ -33,6 +34,7 @@ __all__ = [
     "ASHALexicographic",
     "ASHAStratum",
     "Action",
+    "Adaptive",
     "Backoff",
     "Bandit",
     "Decision",
@@ -70,6 +72,7 @@ _POLICIES: dict[str, tuple[Callable[..., Policy], dict[str, object]]] = {
     "asha-lex": (ASHALexicographic, {}),
     "backoff": (Backoff, {}),
     "ace2": (ACE2, {}),
+    "adaptive": (Adaptive, {}),
     "ace": (ACE, {}),
     "ace-hard": (ACE, {"stopping": "first-violation"}),
     "ace-noskip": (ACE, {"gate": False}),

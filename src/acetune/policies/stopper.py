@@ -182,6 +182,8 @@ class StopperTrial:
             history.append(record, report, decision, filing)
             if decision.action is Action.STOP:
                 self._end("stopped", decision.because)
+            elif policy.learns:
+                record.progress.trend = history.trend
         return decision
 
     def finish(
@@ -437,8 +439,14 @@ class Stopper:
         resumed_from: int = 0,
     ) -> StopperTrial:
         """Start with an interval that was chosen before: what a resumed study does."""
+        before = self.history.trials.get(trial)
         progress = Progress(total_steps=total_steps, interval=interval)
         record = self.history.start(trial, progress, cost_ratio, resumed_from)
+        if self.policy.learns:
+            progress.trend = self.history.trend
+            # who goes on where it was cut off knows what it knew then, as if it had not been
+            if before is not None and 0 < before.progress.last_step == progress.last_step:
+                progress.trend = before.progress.trend
         return StopperTrial(self, record)
 
     @property

@@ -122,7 +122,8 @@ class Experiment:
         report = message.report or message.end
         if report is not None:
             notice_bad_checks(self._terms.goals, name, report, self._notice)
-        self._news |= record.best_valid is not before
+        learned = self._terms.policy.learns and record.last_check is not None
+        self._news |= record.best_valid is not before or learned
         self._publish_news()
         return stop
 
@@ -276,6 +277,7 @@ class Experiment:
             tuple(found),
             history.median_violation,
             history.largest_violation,
+            history.trend if self._terms.policy.learns else None,
         )
 
     def _publish_news(self) -> None:

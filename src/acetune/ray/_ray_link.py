@@ -110,7 +110,7 @@ class RayLink(Link):
         )
         self._stand()
         order = check_order(self._terms.policy, self._terms.goals, costs)
-        return Plan(interval, self._gate(), self._keep_below(), order)
+        return Plan(interval, self._gate(), self._keep_below(), order, self._view.trend)
 
     def declare(self, total_steps: int) -> None:
         """See Link. The driver learns it with the next report."""
@@ -166,7 +166,8 @@ class RayLink(Link):
         assert index is not None  # it was taken, now or before
         stratum = self._record.log.stratum_at(index)
         decision = Decision(Action.CONTINUE, _WENT_ON, stratum, step=report.step)
-        return Reply(decision, self._gate(), self._keep_below(), stop=False, ended=ended)
+        keep_below, trend = self._keep_below(), self._view.trend
+        return Reply(decision, self._gate(), keep_below, stop=False, ended=ended, trend=trend)
 
     def finish(self, report: Report | None) -> None:
         """See Link. Also without a check: so the driver knows that none was forgotten."""

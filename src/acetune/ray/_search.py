@@ -27,7 +27,9 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
     space:
         Dimensions by name, as for :func:`acetune.tune`; a plain value fixes a parameter.
     searcher:
-        ``"tpe"``, ``"random"``, ``"gp"``, ``"cmaes"``, ``"blendsearch"`` or ``"cfo"``.
+        ``"tpe"``, ``"forest"``, ``"random"``, ``"gp"``, ``"cmaes"``, ``"blendsearch"`` or
+        ``"cfo"``. Here all are told how trials ended: ``"forest"`` does not see every report, as it
+        does in :func:`acetune.tune`.
     points:
         Configurations to try first; left-out dimensions are sampled.
     seed:
@@ -109,8 +111,6 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
         self._trials = {name: (n, params) for name, (n, params) in state["trials"].items()}
         self._told = {name: Outcome(*told) for name, told in state["told"].items()}
         self._valid = state["valid"]
-        # the same seed would begin with the first suggestions again
-        seed = None if seed is None else seed + len(self._trials)
-        self._searcher = make_searcher(searcher, self._space, points, seed)
+        self._searcher = make_searcher(searcher, self._space, points, seed, len(self._trials))
         for name, (number, params) in self._trials.items():
             self._searcher.add(number, params, self._told.get(name))

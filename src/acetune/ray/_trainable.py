@@ -153,7 +153,9 @@ class FunctionOutlet:
         with tempfile.TemporaryDirectory() as folder:
             saving.write(Path(folder))
             checkpoint = tune.Checkpoint.from_directory(folder)
-            checkpoint.set_metadata({_METADATA: asdict(saving.progress)})
+            # JSON would make a list of a trend; who goes on is told it anew
+            known = {**asdict(saving.progress), "trend": None}
+            checkpoint.set_metadata({_METADATA: known})
             tune.report(result, checkpoint=checkpoint)
 
     def ready_to_save(self) -> None:

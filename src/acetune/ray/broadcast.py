@@ -19,6 +19,7 @@ from ray.exceptions import RayActorError, RayError
 
 from acetune.core.errors import StudyError
 from acetune.core.goals import Goals
+from acetune.core.learning import Trend
 from acetune.core.measured_costs import Costs
 from acetune.policies import Policy
 
@@ -49,6 +50,7 @@ class View(NamedTuple):
     best: tuple[tuple[float, str], ...]  # best valid losses and whose they are, best first
     median_violation: float
     largest_violation: float
+    trend: Trend | None = None  # for policies that learn
 
     def kth_best(self, k: int, trial: str, own_best: float) -> float:
         """The k-th best of the trials' valid losses, with what the asking trial knows of itself."""

@@ -126,6 +126,7 @@ class Simulation:
         self.configs: list[int] = []  # of trials 1, 2, ...
         self.unmeasured_checks = 0
         self._judged, self._picker = judged, picker
+        picker.watch(self._coordinator.curves)
         self._workers, self._budget_s, self._startup_s = workers, budget_s, startup_s
         self._trials_left = math.inf if max_trials is None else max_trials
         self._check_cost_s = judged.check_cost_s

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from acetune.core.errors import GoalError, SpaceError, TableError
 from acetune.core.outcome import Outcome
+from acetune.core.trial_curves import Curves
 from acetune.replay.curve_table import CurveTable
 from acetune.searchers import make_searcher
 from acetune.searchers.searcher import searched_part
@@ -25,6 +26,9 @@ class Picker(Protocol):
 
     def tell(self, trial: int, outcome: Outcome) -> None:
         """How the trial ended."""
+
+    def watch(self, curves: Curves) -> None:
+        """What trials report, from now on."""
 
 
 def make_picker(
@@ -53,6 +57,9 @@ class RandomOrder:
         return next(self._order, None)
 
     def tell(self, trial: int, outcome: Outcome) -> None:
+        """See Picker."""
+
+    def watch(self, curves: Curves) -> None:
         """See Picker."""
 
 
@@ -113,6 +120,10 @@ class Nearest:
     def tell(self, trial: int, outcome: Outcome) -> None:
         """See Picker."""
         self._searcher.tell(trial, outcome, self._configs[self._picked[trial]])
+
+    def watch(self, curves: Curves) -> None:
+        """See Picker."""
+        self._searcher.watch(curves)
 
 
 def _searched(space: Space, number: int, config: Mapping[str, Any]) -> dict[str, Any]:

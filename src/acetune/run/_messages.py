@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.learning import Trend
 from acetune.core.reason import Wording
 from acetune.core.trial_record import Progress
 from acetune.interprocess.frames import BlockingChannel, NonBlockingChannel
@@ -176,9 +177,21 @@ def encode(message: object) -> bytes:
     if type(message) is Reported:
         plain = ("report", *message.report)
     elif type(message) is Reply:
-        d, *rest = message
+        d, *rest = message[:-1]
+        trend = None if message.trend is None else tuple(message.trend)
         why = d.why if isinstance(d.why, str) else tuple(d.why)
-        plain = ("reply", d.stop, why, d.stratum, d.rank, d.of, d.step, dict(d.numbers), *rest)
+        plain = (
+            "reply",
+            d.stop,
+            why,
+            d.stratum,
+            d.rank,
+            d.of,
+            d.step,
+            dict(d.numbers),
+            *rest,
+            trend,
+        )
     return pickle.dumps(plain, pickle.HIGHEST_PROTOCOL)
 
 
@@ -194,7 +207,11 @@ def decode(data: bytes) -> Any:
         stop, why, *said = fields
         action = Action.STOP if stop else Action.CONTINUE
         why = why if isinstance(why, str) else Wording(*why)
-        return Reply(Decision(action, why, *said[:5]), *said[5:])
+        *said, trend = said
+        decision = Decision(action, why, *said[:5])
+        gate, keep_below, stops, ended = said[5:]
+        trend = None if trend is None else Trend(*trend)
+        return Reply(decision, gate, keep_below, stops, ended, trend)
     except Exception as error:  # unpickling may raise anything
         raise MessageError(f"it cannot be unpickled ({type(error).__name__}: {error})") from None
 

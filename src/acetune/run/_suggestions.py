@@ -30,6 +30,7 @@ class Suggester:
         limits: Sequence[Constraint],
     ) -> None:
         self._coordinator, self._searcher = coordinator, searcher
+        searcher.watch(coordinator.curves)
         self._space, self._limits = space, limits
         self._asked: tuple[int, Params] | None = None  # suggested, and not judged yet
 

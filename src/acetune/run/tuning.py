@@ -109,8 +109,8 @@ def tune(
         When to check and whom to stop: an object, or a name such as ``"ace"`` or ``"asha+after"``;
         :class:`~acetune.ACE2` by default.
     searcher:
-        ``"tpe"``, ``"random"``, ``"gp"``, ``"cmaes"`` (blind to constraints), ``"blendsearch"``,
-        ``"cfo"``, or a :class:`~acetune.Searcher`.
+        ``"tpe"``, ``"forest"`` (learns from every report), ``"random"``, ``"gp"``, ``"cmaes"``
+        (blind to constraints), ``"blendsearch"``, ``"cfo"``, or a :class:`~acetune.Searcher`.
     points:
         Configurations to try first; left-out dimensions are sampled.
     confirm:
@@ -211,8 +211,8 @@ def tune(
         with store.understanding():
             under_way = coordinator.load(retries)
         if seed is not None and coordinator.trials:
-            # the same seed would begin with the suggestions of the first session again
-            search = make_searcher(searcher, searched, points, seed + coordinator.next_number())
+            begun = coordinator.next_number()
+            search = make_searcher(searcher, searched, points, seed, begun)
         suggester = Suggester(coordinator, search, searched, on_config)
         suggester.remind(under_way)
         listeners = Listeners([*([make_progress()] if progress else []), *callbacks])

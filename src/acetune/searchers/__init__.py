@@ -18,6 +18,7 @@ __all__ = ["SEARCHER_NAMES", "Searcher", "make_searcher"]
 
 # name -> module, class, options; imported on use, because their packages are heavy
 _SEARCHERS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "forest": ("acetune.searchers._forest", "ForestSearcher", {}),
     "random": ("acetune.searchers.optuna_samplers", "OptunaSearcher", {"sampler": "random"}),
     "tpe": ("acetune.searchers.optuna_samplers", "OptunaSearcher", {"sampler": "tpe"}),
     "gp": ("acetune.searchers.optuna_samplers", "OptunaSearcher", {"sampler": "gp"}),
@@ -26,6 +27,8 @@ _SEARCHERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "cfo": ("acetune.searchers._flaml", "FlamlSearcher", {"method": "cfo"}),
 }
 SEARCHER_NAMES = tuple(_SEARCHERS)
+# what these suggest follows from the seed and the trial's number; others draw one after another
+_BY_NUMBER = frozenset({"forest"})
 
 
 def make_searcher(
@@ -33,8 +36,13 @@ def make_searcher(
     space: Space,
     points: Sequence[Mapping[str, Any]] = (),
     seed: int | None = None,
+    begun: int = 0,
 ) -> Searcher:
-    """A searcher by its name, or the given one as it is."""
+    """A searcher by its name, or the given one as it is.
+
+    ``begun`` is how many trials earlier sessions have had: with the same seed most searchers would
+    begin with the suggestions of the first session again.
+    """
     if isinstance(searcher, Searcher):
         if points:
             raise GoalError(
@@ -49,6 +57,7 @@ def make_searcher(
         )
     if seed is not None:
         seed = as_whole(seed, "seed", 0, GoalError)
+        seed += 0 if searcher in _BY_NUMBER else begun
     module, name, options = _SEARCHERS[searcher]
     factory = getattr(importlib.import_module(module), name)
     made = factory(

@@ -8,6 +8,7 @@ from typing import Any
 
 from acetune.core.errors import SpaceError
 from acetune.core.outcome import Outcome
+from acetune.core.trial_curves import Curves
 from acetune.searchers.space import Choice, Float, Space
 
 
@@ -17,6 +18,14 @@ class Searcher(ABC):
     A searcher needs no persistence: a resumed study tells it again, through :meth:`add`, of every
     trial that has ended.
     """
+
+    def watch(self, curves: Curves) -> None:
+        """Look at these curves from now on: all that trials report, while they run.
+
+        Called once, before the first ``ask``. A searcher that learns from how trials ended alone
+        needs not to look.
+        """
+        return
 
     @abstractmethod
     def ask(self, trial: int) -> dict[str, Any]:

@@ -172,6 +172,21 @@ class Space:
             if name in self.dimensions
         }
 
+    def place(self, params: Mapping[str, Any]) -> list[float]:
+        """Where a configuration lies: a number between 0 and 1 for each searched dimension.
+
+        >>> Space({"lr": loguniform(0.01, 1.0), "act": choice(["a", "b"])}).place(
+        ...     {"lr": 0.1, "act": "b"}
+        ... )
+        [0.5, 0.75]
+        """
+        return [_placed(dimension, params[name]) for name, dimension in self.dimensions.items()]
+
+    def at(self, place: Sequence[float]) -> Params:
+        """The searched part of the configuration at a place: the inverse of :meth:`place`."""
+        named = zip(self.dimensions.items(), place, strict=True)
+        return {name: _at(dimension, share) for (name, dimension), share in named}
+
     def describe(self) -> dict[str, Any]:
         """The space as plain data: what the study file keeps and compares."""
         described: dict[str, Any] = dict(self.fixed)
@@ -203,6 +218,36 @@ class Space:
             else:
                 raise SpaceError(f"space[{name!r}] is no dimension: {value!r}")
         return cls(space)
+
+
+def _scale(dimension: Float | Integer) -> tuple[float, float]:
+    """The bounds as they are drawn between: a whole number stands for all that round to it."""
+    half = 0.0 if isinstance(dimension, Float) else 0.5
+    low, high = float(dimension.low) - half, float(dimension.high) + half
+    return (math.log(low), math.log(high)) if dimension.log else (low, high)
+
+
+def _placed(dimension: Dimension, value: Any) -> float:
+    if isinstance(dimension, Choice):
+        same = [type(value) is type(o) and value == o for o in dimension.options]
+        return (same.index(True) + 0.5) / len(same)
+    low, high = _scale(dimension)
+    number = math.log(value) if dimension.log else float(value)
+    width = high / 2 - low / 2  # halves: the widest dimension is wider than a float can be
+    share = (number / 2 - low / 2) / width if width > 0 else 0.5
+    return min(max(share, 0.0), 1.0)
+
+
+def _at(dimension: Dimension, share: float) -> Any:
+    if isinstance(dimension, Choice):
+        options = dimension.options
+        return options[min(int(share * len(options)), len(options) - 1)]
+    low, high = _scale(dimension)
+    number = low * (1.0 - share) + high * share
+    number = math.exp(number) if dimension.log else number
+    if isinstance(dimension, Integer):
+        return min(max(math.floor(number + 0.5), int(dimension.low)), int(dimension.high))
+    return min(max(number, float(dimension.low)), float(dimension.high))
 
 
 def _is_number(value: object) -> TypeGuard[float]:

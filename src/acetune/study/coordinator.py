@@ -16,6 +16,7 @@ from acetune.core.decision import Action, Decision
 from acetune.core.goals import Goals
 from acetune.core.outcome import Outcome, outcome
 from acetune.core.reason import Reason, Wording
+from acetune.core.trial_curves import StudyCurves
 from acetune.core.trial_record import Progress, State
 from acetune.policies.stopper import Stopper
 from acetune.study._journal import Journal, StudyJournal
@@ -50,6 +51,11 @@ class Coordinator:
     def goals(self) -> Goals:
         """Objective and constraints."""
         return self.stopper.goals
+
+    @property
+    def curves(self) -> StudyCurves:
+        """What trials have reported: for the searcher."""
+        return StudyCurves(self.stopper.history, lambda number: self.trials[number].params)
 
     # -- trials ----------------------------------------------------------------------------------
 
@@ -94,7 +100,8 @@ class Coordinator:
         trial.handle = handle
         self._journal.planned(trial, total_steps)
         self._journal.started(trial, startup_s)
-        return Plan(handle.interval, self.gate, self._journal.keep_below, order)
+        trend = handle.record.progress.trend
+        return Plan(handle.interval, self.gate, self._journal.keep_below, order, trend)
 
     def progress(self, trial: StudyTrial) -> Progress:
         """Where a new attempt stands before its first report: past its checkpoint, if any."""
@@ -132,7 +139,8 @@ class Coordinator:
         if report.step > known:
             self._journal.reported(trial, report, decision)
         ended = handle.state != "running"
-        return Reply(decision, self.gate, self._journal.keep_below, decision.stop, ended)
+        keep_below, trend = self._journal.keep_below, handle.record.progress.trend
+        return Reply(decision, self.gate, keep_below, decision.stop, ended, trend)
 
     def finish(self, trial: StudyTrial, report: Report | None) -> None:
         """The trial ended by itself."""

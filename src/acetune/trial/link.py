@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from acetune.core.decision import Decision
 from acetune.core.goals import Estimate, FailedCheck
+from acetune.core.learning import Trend
 
 
 class Plan(NamedTuple):
@@ -19,6 +20,7 @@ class Plan(NamedTuple):
     keep_below: float  # models of valid checkpoints up to this loss are kept
     # constraints as they are to be measured, up to the first violated one; None: all, as declared
     order: tuple[str, ...] | None = None
+    trend: Trend | None = None  # how limits move along training, for policies that learn
 
 
 class Reply(NamedTuple):
@@ -29,6 +31,7 @@ class Reply(NamedTuple):
     keep_below: float
     stop: bool  # by the policy, or because the study ends
     ended: bool  # stopped, or finished with this report
+    trend: Trend | None = None  # as in a Plan
 
 
 class Report(NamedTuple):

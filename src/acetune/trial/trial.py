@@ -18,6 +18,7 @@ from typing import Any, Self
 from acetune.core.decision import Decision
 from acetune.core.errors import ReportCallError, ReportError, TrialStopped
 from acetune.core.goals import Goals, Objective
+from acetune.core.learning import combined
 from acetune.core.report_values import (
     require_cost,
     require_step,
@@ -237,6 +238,7 @@ class Trial:
             if step > self._progress.last_step:
                 self._advance(report, loss, valid)
             self._gate, self._keep_below = reply.gate, reply.keep_below
+            self._progress.trend = reply.trend
             self._ended = reply.ended
             if reply.stop:
                 self._stop, self._reason = True, reply.decision.reason
@@ -298,12 +300,14 @@ class Trial:
         plan = self._link.begin(total_steps, startup_s)
         self._progress.total_steps, self._progress.interval = total_steps, plan.interval
         self._gate, self._keep_below, self._order = plan.gate, plan.keep_below, plan.order
+        self._progress.trend = plan.trend
         self._begun = True
 
     def _advance(self, report: Report, loss: float, valid: bool | None) -> None:
         """The worker's own progress, as the driver has it: so that asking costs no message."""
         self._progress.spend(report.step, report.primary_cost_s, report.check_cost_s)
-        self._progress.advance(report.step, loss, report.checked_step, valid)
+        excess = combined(self._goals.relative_excesses(report.measured or {}))
+        self._progress.advance(report.step, loss, report.checked_step, valid, excess)
 
     def _next_step(self, step: int | None) -> int:
         if step is None:
