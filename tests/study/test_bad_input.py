@@ -241,7 +241,7 @@ CASES: dict[str, tuple[Callable[[], dict[str, Any]], type[Exception], str]] = {
     "unknown searcher": (
         lambda: {"searcher": "tpee"},
         GoalError,
-        "'tpee'; choose from random, tpe",
+        "'tpee'; choose from forest, random, tpe",
     ),
     "no budget": (lambda: {"max_trials": None}, GoalError, "give a budget: time_budget_s=600"),
     "budget as text": (lambda: {"time_budget_s": "600"}, GoalError, "time_budget_s.*got '600'"),
