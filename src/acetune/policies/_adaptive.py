@@ -50,7 +50,7 @@ _ROUNDING = 1e-9
 _RUNGS = 8  # an octave of steps has so many at which trials are stopped by their rank
 _NORMAL = NormalDist()
 
-# What follows was chosen on a population of public and own tables; little hangs on any of it.
+# Chosen by eye on public and own tables, not cross-validated; not all of it was varied.
 _BEST = 2.0  # trials this many standard deviations ahead in the end
 _SAFETY = _NORMAL.inv_cdf(0.9)  # are to be kept with this probability at each octave
 _EXPECTED, _WEIGHT = 0.7, 4.0  # order kept before anything is known, and how many trials that is
