@@ -365,6 +365,35 @@ class Lasted(NamedTuple):
     later: float
 
 
+class PlainTrend(NamedTuple):
+    pairs: int
+    slopes: list[float]
+    spread: float
+    start: float
+    start_spread: float
+
+
+def overlap(stretch: int, begin: float, end: float) -> float:
+    """How much of a stretch of log steps, a factor of four long, lies between two places."""
+    return max(0.0, min(end, (stretch + 1) * log(4)) - max(begin, stretch * log(4)))
+
+
+def doubted(slope: float, error: float) -> float:
+    """A slope, a standard error nearer to 0."""
+    if abs(abs(slope) - error) < 1e-9:
+        raise CloseCallError
+    return 0.0 if abs(slope) < error else slope - math.copysign(error, slope)
+
+
+def moved(slopes: list[float], step: int) -> float:
+    """By how much an excess has changed since step 1; the last slope holds from there on."""
+    last = len(slopes) - 1
+    return math.fsum(
+        slopes[min(stretch, last)] * overlap(stretch, 0.0, log(step))
+        for stretch in range(64 if slopes else 0)
+    )
+
+
 @dataclass
 class Seen:
     """The plain lists that everything which is learned follows from."""
@@ -373,31 +402,38 @@ class Seen:
     lasted: list[Lasted] = field(default_factory=list)
     last: list[tuple[int, float]] = field(default_factory=list)  # check of each trial
 
-    def trend(self) -> tuple[int, float, float, float, float]:
-        """Pairs, slope, spread, start and its spread, from scratch."""
+    def trend(self) -> PlainTrend:
+        """From scratch."""
         moves = []
         for check in self.checks:
             if check.before is not None and max(1, check.step) > max(1, check.before[0]):
-                passed = log(check.step) - log(check.before[0])
-                moves.append((passed, check.excess - check.before[1]))
-        slope, spread = 0.0, 1.0
+                moves.append((check.before[0], check.step, check.excess - check.before[1]))
+        slopes, spread = list[float](), 1.0
         if moves:
-            squares = math.fsum(u * u for u, _ in moves)
-            slope = math.fsum(u * change for u, change in moves) / (squares + 0.5)
-            left = math.fsum((change - slope * u) ** 2 for u, change in moves)
-            spread = math.sqrt(left / len(moves))
-            if len(moves) > 1:
-                error = math.sqrt(left / (len(moves) - 1) / squares)
-                if abs(abs(slope) - error) < 1e-9:
-                    raise CloseCallError
-                slope = 0.0 if abs(slope) < error else slope - math.copysign(error, slope)
+            passed = [(log(end) - log(begin), change) for begin, end, change in moves]
+            squares = math.fsum(u * u for u, _ in passed)
+            common = math.fsum(u * change for u, change in passed) / (squares + 0.5)
+            left = math.fsum((change - common * u) ** 2 for u, change in passed)
+            spread, noise = math.sqrt(left / len(moves)), left / max(1, len(moves) - 1)
+            common = doubted(common, math.sqrt(noise / squares))
+            for stretch in range(64):
+                pull, squares = 0.0, 1.0
+                for begin, end, change in moves:
+                    part = overlap(stretch, log(begin), log(end))
+                    pull += part * (change * part / (log(end) - log(begin)) - common * part)
+                    squares += part * part
+                slopes.append(common + doubted(pull / squares, math.sqrt(noise / squares)))
+                if stretch * log(4) >= log(max(end for _, end, _ in moves)):
+                    break
+            while not any(overlap(len(slopes) - 1, log(b), log(e)) > 0 for b, e, _ in moves):
+                slopes.pop()
         start, start_spread = 0.0, 1.0
         if self.last:
-            starts = [excess - slope * log(step) for step, excess in self.last]
+            starts = [excess - moved(slopes, step) for step, excess in self.last]
             start = math.fsum(starts) / len(starts)
             variance = math.fsum((x - start) ** 2 for x in starts) / len(starts)
             start_spread = math.sqrt(variance + 1 / (len(starts) + 1))
-        return len(moves), slope, spread, start, start_spread
+        return PlainTrend(len(moves), slopes, spread, start, start_spread)
 
     def agreement(self) -> float:
         """Of objective and violation, at the first checks of trials."""
@@ -436,19 +472,31 @@ def concordant(points: list[tuple[float, float]]) -> tuple[int, int]:
 class Known(NamedTuple):
     """What a trial knows of its study: the trend, and what a check and a step have cost."""
 
-    trend: tuple[int, float, float, float, float]
+    trend: PlainTrend
     check_s: Fraction
     step_s: Fraction
 
     def chance(self, at: int, checked_at: int, excess: float) -> float:
         """To hold the limits at a step."""
-        _, slope, spread, start, start_spread = self.trend
+        _, slopes, spread, start, start_spread = self.trend
         if math.isnan(excess):
-            mean, deviation = start + slope * log(at), start_spread
+            mean, deviation = start + moved(slopes, at), start_spread
         else:
             passed = max(0.0, log(at) - log(checked_at))
-            mean, deviation = excess + slope * passed, spread * math.sqrt(passed + 0.05)
+            change = moved(slopes, max(at, checked_at)) - moved(slopes, checked_at)
+            mean, deviation = excess + change, spread * math.sqrt(passed + 0.05)
         return statistics.NormalDist(mean, max(deviation, 1e-9)).cdf(0.0)
+
+    def slope(self, step: int) -> float:
+        """At a step."""
+        slopes = self.trend.slopes
+        stretch = sum(4**i <= step for i in range(1, 40))
+        return slopes[min(stretch, len(slopes) - 1)] if slopes else 0.0
+
+    def best_chance(self, first: int, last: int, checked_at: int, excess: float) -> float:
+        """To hold the limits at the first step, the last, or where a slope changes between."""
+        turns = [4**i for i in range(1, len(self.trend.slopes)) if first < 4**i < last]
+        return max(self.chance(at, checked_at, excess) for at in (first, *turns, last))
 
 
 @dataclass
@@ -469,7 +517,7 @@ def past_of(study: ReferenceStudy) -> Past:
 
 @dataclass(frozen=True)
 class AdaptiveRule(OtherRule):
-    invalid_truncation: float = 0.4
+    invalid_truncation: float = 0.2
     spacing: float = 1.5
     hope: float = 0.05
     one_by_one: bool = True
@@ -541,7 +589,7 @@ class AdaptiveRule(OtherRule):
         own, total = study.own(trial), study.attempts[trial].total
         checked = [r for r in own if r.stratum != "unchecked"]
         known = past_of(study).told[trial][1]
-        pairs, slope = known.trend[:2]
+        pairs, slope = known.trend.pairs, known.slope(step)
         if step == total:
             best = min([(r.loss, r.step) for r in own] + [(loss, step)])[1]
             anew = all(r.checked_step != best for r in own)
@@ -569,7 +617,8 @@ class AdaptiveRule(OtherRule):
             return step if not soon and (below(chance(step + 1), 0.5) or cheap) else None
         if not spaced:
             return None
-        waits = below(chance(step), 0.5) and below(chance(step), 0.9 * chance(total))
+        later = known.best_chance(step, total, checked_at, excess)
+        waits = below(chance(step), 0.5) and below(chance(step), 0.9 * later)
         return None if waits else step
 
     def due_at_end(self, study: ReferenceStudy, trial: str) -> int | None:
@@ -620,9 +669,9 @@ class AdaptiveRule(OtherRule):
                 report.stop = False
         excess, total = self.excess(study, last), study.attempts[report.trial].total
         known = self.known(study)
-        if excess > 0 and total is not None and known.trend[0] >= 3:
-            by = total if known.trend[1] < 0 else min(total, report.step + 1)
-            if below(known.chance(by, last.step, excess), self.hope):
+        if excess > 0 and total is not None and known.trend.pairs >= 3 and better >= n / 4:
+            soonest = min(total, report.step + 1)
+            if below(known.best_chance(soonest, total, last.step, excess), self.hope):
                 report.stop = True
         self.remember(study, report)
 

@@ -238,11 +238,13 @@ def test_where_limits_stay_violated_a_violated_trial_ends() -> None:
     third = study.start("third", 100)
     assert not third.observe(1, 0.0, g(1.0)).stop
     assert not third.observe(4, 0.0, g(1.0)).stop
-    assert study.history.trend[:3] == (3, 0.0, 0.0)
-    decision = study.start("a", 100).observe(1, 0.0, g(0.5))
+    assert study.history.trend[:3] == (3, (0.0,), 0.0)
+    # the nearest quarter of those at a step goes on, to learn from
+    assert not study.start("near", 100).observe(1, 0.0, g(0.25)).stop
+    decision = study.start("a", 100).observe(1, 0.0, g(1.5))
     assert decision.stop
     assert str(decision.reason) == (
-        "violated when last checked, with a chance of 0% to hold the limits by step 2"
+        "violated when last checked, with a chance of 0% to hold the limits by step 100"
     )
     assert decision.because.short == "no longer likely to hold the limits"
     assert not study.start("b", 100).observe(1, 0.0, g(-0.5)).stop
@@ -252,18 +254,19 @@ def test_where_limits_stay_violated_a_violated_trial_ends() -> None:
 @pytest.mark.parametrize(
     ("x", "hope", "stops"),
     [
-        (1.0, 0.05, False),  # 1 - 0.652 ln 20 = -0.95 at the end
-        (1.9, 0.05, False),  # chance 0.69
-        (2.2, 0.05, True),  # 2.3 spreads of 0.107 from the limit
+        (1.0, 0.05, False),  # 1 - 0.689 ln 20 = -1.07 at the end
+        (2.0, 0.05, False),  # chance 0.73
+        (2.3, 0.05, True),  # 2.2 spreads of 0.107 from the limit
         (3.0, 0.05, True),
         (3.0, 0.0, False),
-        (1.9, 0.7, True),
+        (2.0, 0.75, True),
     ],
 )
 def test_where_limits_are_gained_the_end_counts(x: float, hope: float, stops: bool) -> None:
     study = stopper(invalid_truncation=0.0, hope=hope)
     follow(study, 1.0, 0.0)
-    assert study.history.trend[:3] == pytest.approx((4, -0.6519, 0.0611), abs=1e-4)
+    assert study.history.trend.slopes == pytest.approx((-0.6894,), abs=1e-4)
+    assert study.history.trend.spread == pytest.approx(0.0611, abs=1e-4)
     decision = study.start("a", 20).observe(1, 0.0, g(x))
     assert decision.stop == stops
     if stops:
@@ -273,17 +276,34 @@ def test_where_limits_are_gained_the_end_counts(x: float, hope: float, stops: bo
 def test_where_limits_are_lost_the_next_step_counts() -> None:
     study = stopper(invalid_truncation=0.0)
     follow(study, -1.0, 0.0)
+    study.start("near", 100).observe(1, 0.0, g(0.01))
     trial = study.start("a", 100)
-    decision = trial.observe(1, 0.0, g(0.02))  # 0.02 + 0.652 ln 2 there
+    decision = trial.observe(1, 0.0, g(0.02))  # 0.02 + 0.689 ln 2 there
     assert decision.stop and decision.numbers["by"] == 2
     valid = study.start("b", 100)
     valid.observe(1, 0.0, g(-0.02))
     assert not valid.observe(2, 0.0).stop  # it was valid when last checked
 
 
+def test_limits_that_are_gained_early_and_lost_late() -> None:
+    study = stopper(invalid_truncation=0.0)
+    for name in range(6):
+        trial = study.start(f"before {name}", 100)
+        for step, x in ((1, 1.0), (4, -1.0), (16, 0.0), (64, 1.0)):
+            trial.observe(step, NAN, g(x), 1.0, 4.0, decided=GOES_ON)
+    trend = study.history.trend
+    assert trend.slopes[0] < -0.5 and min(trend.slopes[1:]) > 0.2
+    trial = study.start("a", 100)
+    assert not trial.observe(1, 0.0, g(1.2)).stop  # there is hope by step 4
+    assert trend.best_chance(2, 100, 1, math.asinh(1.2))[1] == 4
+    assert trend.best_chance(16, 100, 16, 1.0)[1] == 16  # from there on there is less
+    assert due(study.start("b", 100), [2, 3, 4, 5])[-1] == 5
+
+
 def test_the_last_step_is_the_last_by_which_limits_may_hold() -> None:
     study = stopper(invalid_truncation=0.0)
     follow(study, 1.0, 1.0)
+    study.start("near", 100).observe(5, 0.0, g(0.5))
     decision = study.start("a", 5).observe(5, 0.0, g(1.0))
     assert not decision.stop
     assert str(decision.reason) == (
@@ -351,13 +371,13 @@ def test_where_limits_are_lost_a_trial_is_checked_just_before() -> None:
     study = stopper(**KEEP)
     follow(study, -1.0, 0.0)
     trend = study.history.trend
-    assert trend[:2] == pytest.approx((4, 0.6519), abs=1e-4)
-    # start: 0 - 0.652 ln 4; spread: 1 / (4 + 1)
-    assert trend[3:] == pytest.approx((-0.9037, math.sqrt(0.2), 4.0, 1.0), abs=1e-4)
+    assert (trend.pairs, trend.slopes) == (4, pytest.approx((0.6894,), abs=1e-4))
+    # start: 0 - 0.689 ln 4; spread: 1 / (4 + 1)
+    assert trend[3:] == pytest.approx((-0.9557, math.sqrt(0.2), 4.0, 1.0), abs=1e-4)
     trial = study.start("a", 100)
     assert due(trial, [1, 2, 4, 5, 9]) == [4, 5, 9]  # the limit is reached at step 4
     trial.observe(4, 0.0, g(-0.5), 4.0, 4.0)
-    assert due(trial, range(5, 12)) == [8, 9, 10, 11]  # 0.652 ln(t / 4) = 0.5 at 8.6
+    assert due(trial, range(5, 12)) == [8, 9, 10, 11]  # 0.689 ln(t / 4) = 0.5 at 8.3
     trial.observe(8, 0.0, g(-0.01), 0.4, 4.0)  # a step costs 0.55 now, a quarter of a check is 1
     assert due(trial, range(9, 12)) == [10, 11]
 
@@ -372,10 +392,10 @@ def test_where_limits_are_gained_a_check_waits_until_it_is_likely() -> None:
     study = stopper(**KEEP)
     follow(study, 1.0, 0.0)
     trial = study.start("a", 100)
-    assert due(trial, [1, 2, 3, 5, 6, 90]) == [5, 6, 90]  # 0.904 - 0.652 ln t is 0 at step 4
+    assert due(trial, [1, 2, 3, 5, 6, 90]) == [5, 6, 90]  # 0.956 - 0.689 ln t is 0 at step 4
     trial.observe(5, 0.0, g(1.0), 5.0, 4.0)
-    # 1 - 0.652 ln(t / 5) is 0 at 23.2; six steps after a check another one may be made
-    assert due(trial, [10, 11, 20, 23, 24, 60]) == [24, 60]
+    # 1 - 0.689 ln(t / 5) is 0 at 21.3; six steps after a check another one may be made
+    assert due(trial, [10, 11, 20, 21, 22, 60]) == [22, 60]
     likely = study.start("b", 100)
     likely.observe(5, 0.0, g(-0.5), 5.0, 4.0)
     assert due(likely, range(6, 13)) == [11, 12]
@@ -437,6 +457,11 @@ def test_where_the_length_is_unknown_checks_are_spaced() -> None:
     assert due(trial, range(3, 10)) == [9]
 
 
+def finite(trend: Trend) -> bool:
+    numbers = (*trend.slopes, trend.spread, trend.start, trend.start_spread)
+    return bool(trend.slopes) and all(map(math.isfinite, numbers))
+
+
 def test_steps_may_be_huge() -> None:
     study = stopper(**KEEP)
     follow(study, 1.0, 0.0)
@@ -445,7 +470,7 @@ def test_steps_may_be_huge() -> None:
         assert trial.check_due(step, -1.0) == step
         decision = trial.observe(step, -1.0, g(0.5), 1.0, 4.0)
         assert str(step) in str(decision.reason)
-    assert math.isfinite(sum(study.history.trend))
+    assert finite(study.history.trend)
     assert trial.state == "finished"
 
 
@@ -517,7 +542,7 @@ def test_an_infinite_excess_does_not_spoil_the_sums() -> None:
     trial = study.start("a", 100)
     for step in (1, 2, 3, 5):
         trial.observe(step, 0.0, {"g": 1e300 if step != 3 else -1e300}, 1.0, 1.0)
-    assert all(math.isfinite(number) for number in study.history.trend)
+    assert finite(study.history.trend)
 
 
 def test_a_new_attempt_takes_back_what_it_does_again() -> None:

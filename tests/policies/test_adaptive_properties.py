@@ -8,6 +8,7 @@ import random
 import tempfile
 from contextlib import closing
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from core.reference import Limit
 from core.test_against_reference import Checked, Pair, Report, Retry, Study, studies
 from properties import examples_or_more
 
-from .plain import AdaptiveRule, CloseCallError, Known, KnownCheck, Lasted, Seen
+from .plain import AdaptiveRule, CloseCallError, Known, KnownCheck, Lasted, PlainTrend, Seen
 from .test_ace2 import often_retried
 from .test_ace2_properties import Live, Played, Scripts
 from .test_ace2_properties import studies as scripts
@@ -68,9 +69,10 @@ def test_sums_are_those_of_the_plain_lists(
         return
     found = learning.trend(2.0, 0.5)
     assert found[5:] == (2.0, 0.5)
-    assert found[0] == expected[0]
+    assert found.pairs == expected.pairs
     # a spread is the root of a difference of squares that may be a million
-    assert found[1:5] == pytest.approx(expected[1:], rel=1e-4, abs=1e-4)
+    assert found.slopes == pytest.approx(expected.slopes, rel=1e-4, abs=1e-4)
+    assert found[2:5] == pytest.approx(expected[2:], rel=1e-4, abs=1e-4)
 
 
 some = st.floats(-2, 2)
@@ -99,7 +101,10 @@ def test_what_was_learned_can_be_left_out_again(
         before = step, excess
     learning.add_loss(4, loss, 0.5)
     found = learning.without(added, [(4, loss, 0.5)])
-    assert found.trend(1.0, 1.0) == pytest.approx(expected.trend(1.0, 1.0), rel=1e-4, abs=1e-4)
+    left, never = found.trend(1.0, 1.0), expected.trend(1.0, 1.0)
+    assert left.pairs == never.pairs
+    assert left.slopes == pytest.approx(never.slopes, rel=1e-4, abs=1e-4)
+    assert left[2:] == pytest.approx(never[2:], rel=1e-4, abs=1e-4)
     assert found.agreement == expected.agreement
     assert found.order_kept(1, 0.7, 4.0) == expected.order_kept(1, 0.7, 4.0)
 
@@ -119,22 +124,29 @@ def test_the_share_of_pairs_that_kept_their_order(
         assert learning.order_kept(step, 0.7, 4.0) == pytest.approx(seen.order_kept(step))
 
 
-@given(steps, steps, excesses, st.floats(-2, 2), st.floats(0, 2), excesses, st.floats(0.01, 2))
+slopes_along = st.lists(st.floats(-2, 2), max_size=4)
+
+
+@given(steps, steps, excesses, slopes_along, st.floats(0, 2), excesses, st.floats(0.01, 2))
 def test_chances(
     at: int,
     checked_at: int,
     excess: float,
-    slope: float,
+    slopes: list[float],
     spread: float,
     start: float,
     start_spread: float,
 ) -> None:
     start = 0.0 if math.isnan(start) else start
-    trend = Trend(3, slope, spread, start, start_spread)
+    trend = Trend(3, tuple(slopes), spread, start, start_spread)
+    plain = Known(PlainTrend(3, slopes, spread, start, start_spread), Fraction(0), Fraction(0))
     found = trend.chance(at, checked_at, excess)
-    expected = Known((3, slope, spread, start, start_spread), None, None)  # type: ignore[arg-type]
-    assert found == pytest.approx(expected.chance(at, checked_at, excess), abs=1e-9)
+    assert found == pytest.approx(plain.chance(at, checked_at, excess), abs=1e-6)
     assert 0 <= found <= 1
+    assert trend.slope(at) == plain.slope(at)
+    best, where = trend.best_chance(at, 2 * at + 7, checked_at, excess)
+    assert best == trend.chance(where, checked_at, excess)
+    assert best == pytest.approx(plain.best_chance(at, 2 * at + 7, checked_at, excess), abs=1e-6)
 
 
 # -- whole studies -------------------------------------------------------------------------------

@@ -20,25 +20,35 @@ Added: TypeAlias = tuple[int, float, float, tuple[int, float] | None]
 
 _RECENT = 48  # trials that a new one is compared with
 _LATER = 2  # octaves of steps after which order is looked at again: a factor of four
+_STRETCH = math.log(4.0)  # limits may move otherwise in each stretch of log steps
 _SHRINKAGE = 0.5  # squared octaves of steps that a slope of 0 counts for
+_COMMON = 1.0  # as many that the common slope counts for in a stretch
 _DOUBT = 1.0  # standard errors that are taken off a slope: what may be noise counts as none
 _LARGEST = sys.float_info.max  # of a limit near 0, an excess may be infinite: sums must not be
+_ONE, _EXCESS = -2, -1  # beside the stretches in the sums over last checks
 
 
 class Trend(NamedTuple):
     """How far beyond its limits a checkpoint will lie: what workers are told of the study.
 
-    An excess is that of :func:`combined`, on a scale that compresses large ones; a trial's
-    changes by ``slope`` with each factor e of steps, give or take ``spread``.
+    An excess is that of :func:`combined`, on a scale that compresses large ones. While a factor e
+    of steps passes, a trial's changes by the slope of that stretch of training, give or take
+    ``spread``: a limit may be gained early and lost late.
     """
 
     pairs: int = 0  # checks that followed another one of the same trial
-    slope: float = 0.0
+    slopes: tuple[float, ...] = ()  # of each factor of four of steps; the last one from there on
     spread: float = 1.0
     start: float = 0.0  # mean excess of trials at step 1, and its spread
     start_spread: float = 1.0
     check_s: float = 0.0  # mean price of a check, and of a step
     step_s: float = 0.0
+
+    def slope(self, step: int) -> float:
+        """How the excess changes from this step on: below 0 limits are gained, above 0 lost."""
+        if not self.slopes:
+            return 0.0
+        return self.slopes[min(int(_log(step) / _STRETCH), len(self.slopes) - 1)]
 
     def chance(self, step: int, checked_at: int, excess: float) -> float:
         """The probability that the limits hold at a step, by what the last check has found.
@@ -46,22 +56,40 @@ class Trend(NamedTuple):
         ``excess`` is NaN for a trial that was never checked.
         """
         if math.isnan(excess):
-            mean, spread = self.start + self.slope * _log(step), self.start_spread
+            mean, spread = self.start + self._moved(step), self.start_spread
         else:
             passed = max(0.0, _log(step) - _log(checked_at))
-            mean = excess + self.slope * passed
-            spread = self.spread * math.sqrt(passed + 0.05)
+            moved = self._moved(step) - self._moved(checked_at) if passed else 0.0
+            mean, spread = excess + moved, self.spread * math.sqrt(passed + 0.05)
         return 0.5 * math.erfc(mean / max(spread, 1e-9) / math.sqrt(2.0))
+
+    def best_chance(
+        self, first: int, last: int, checked_at: int, excess: float
+    ) -> tuple[float, int]:
+        """The best chance that the limits hold from one step to another, and where that is."""
+        turns = (round(math.exp(i * _STRETCH)) for i in range(1, len(self.slopes)))
+        steps = [first, *(step for step in turns if first < step < last), last]
+        return max((self.chance(step, checked_at, excess), step) for step in steps)
+
+    def _moved(self, step: int) -> float:
+        """How an excess has changed since step 1."""
+        x, moved = _log(step), 0.0
+        for i, slope in enumerate(self.slopes):
+            if i + 1 == len(self.slopes) or x <= (i + 1) * _STRETCH:
+                return moved + slope * (x - i * _STRETCH)
+            moved += slope * _STRETCH
+        return moved
 
 
 class Learning:
     """Sums over the reports and checks of a study."""
 
     def __init__(self) -> None:
-        # of changes from check to check: squared log steps, times the change, the change squared
-        self._pairs, self._uu, self._ue, self._ee = 0, 0.0, 0.0, 0.0
-        # of the last check of each trial: log steps, excess, their squares and product
-        self._last = [0.0] * 6
+        self._all = _Changes()  # from check to check
+        self._changes: dict[int, _Changes] = {}  # by stretch of training
+        # products, summed over the last checks of trials, of one, excess, log steps by stretch
+        self._last: dict[tuple[int, int], float] = {}
+        self._known: Trend | None = None  # what follows from these sums, until one changes
         self._first: list[tuple[float, float]] = []  # loss and excess at first checks
         self._agreeing = [0, 0]
         self._then: dict[int, list[tuple[float, float]]] = {}  # by octave: losses then and later
@@ -78,51 +106,62 @@ class Learning:
         """
         if math.isnan(excess):
             return
-        at = _log(step)
         if before is None:
             _compare(self._first, self._agreeing, loss, excess)
         else:
-            passed, changed = at - _log(before[0]), excess - before[1]
-            if passed > 0:
-                self._pairs += 1
-                self._uu += passed * passed
-                self._ue += passed * changed
-                self._ee += changed * changed
-            self._count(_log(before[0]), before[1], -1)
-        self._count(at, excess, 1)
+            self._change(before, (step, excess), 1)
+            self._count(before, -1)
+        self._count((step, excess), 1)
 
     def go_back(self, last: tuple[int, float] | None, to: tuple[int, float] | None) -> None:
         """A new attempt goes on before the last check of its trial: from an earlier one or none."""
         if last != to:
             for check, sign in ((last, -1), (to, 1)):
                 if check is not None:
-                    self._count(_log(check[0]), check[1], sign)
+                    self._count(check, sign)
 
     def without(self, checks: list[Added], losses: list[tuple[int, float, float]]) -> Learning:
         """What would be known without these, which were added last of their trial."""
         past = copy(self)
-        past._last, past._then, past._kept = [*self._last], {**self._then}, {**self._kept}
+        past._last, past._then, past._kept = {**self._last}, {**self._then}, {**self._kept}
+        past._all = copy(self._all)
+        past._changes = {stretch: copy(changes) for stretch, changes in self._changes.items()}
         for step, loss, excess, before in reversed(checks):
-            at = _log(step)
-            past._count(at, excess, -1)
+            past._count((step, excess), -1)
             if before is None:
                 past._first, past._agreeing = _left(past._first, (loss, excess))
-                continue
-            passed, changed = at - _log(before[0]), excess - before[1]
-            if passed > 0:
-                past._pairs -= 1
-                past._uu -= passed * passed
-                past._ue -= passed * changed
-                past._ee -= changed * changed
-            past._count(_log(before[0]), before[1], 1)
+            else:
+                past._change(before, (step, excess), -1)
+                past._count(before, 1)
         for step, loss, earlier in losses:
             octave = step.bit_length() - 1 - _LATER
             past._then[octave], past._kept[octave] = _left(past._then[octave], (earlier, loss))
         return past
 
-    def _count(self, at: float, excess: float, sign: int) -> None:
-        for i, term in enumerate((1.0, at, excess, at * at, at * excess, excess * excess)):
-            self._last[i] += sign * term
+    def _change(self, before: tuple[int, float], after: tuple[int, float], sign: int) -> None:
+        """From one check of a trial to its next: evenly, as far as is known."""
+        began, ended = _log(before[0]), _log(after[0])
+        if (passed := ended - began) > 0:
+            self._known = None
+            changed = after[1] - before[1]
+            self._all.add(passed, changed, sign)
+            for stretch in range(int(began / _STRETCH), int(ended / _STRETCH) + 1):
+                part = _within(stretch, ended) - _within(stretch, began)
+                if part > 0:
+                    sums = self._changes.setdefault(stretch, _Changes())
+                    sums.add(part, changed * part / passed, sign)
+                    if not sums.pairs:
+                        del self._changes[stretch]
+
+    def _count(self, check: tuple[int, float], sign: int) -> None:
+        """The last check of a trial."""
+        self._known = None
+        at = _log(check[0])
+        terms = [(_ONE, 1.0), (_EXCESS, check[1])]
+        terms += [(i, _within(i, at)) for i in range(math.ceil(at / _STRETCH))]
+        for i, a in terms:
+            for j, b in terms:
+                self._last[i, j] = self._last.get((i, j), 0.0) + sign * a * b
 
     def add_loss(self, step: int, loss: float, earlier: float | None) -> None:
         """A loss at a power of two; ``earlier``: the trial's own, two octaves before."""
@@ -156,21 +195,70 @@ class Learning:
 
     def trend(self, check_s: float, step_s: float) -> Trend:
         """Whether limits are gained or lost along training, and where trials begin."""
-        slope, spread = 0.0, 1.0
-        if self._pairs:
-            slope = self._ue / (self._uu + _SHRINKAGE)
-            left = max(0.0, self._ee - 2 * slope * self._ue + slope * slope * self._uu)
-            spread = math.sqrt(left / self._pairs)
-            if self._pairs > 1:
-                error = math.sqrt(left / (self._pairs - 1) / self._uu)
-                slope = math.copysign(max(0.0, abs(slope) - _DOUBT * error), slope)
-        n, u, e, uu, ue, ee = self._last
-        start, start_spread = 0.0, 1.0
-        if n:
-            start = (e - slope * u) / n
-            square = (ee - 2 * slope * ue + slope * slope * uu) / n
-            start_spread = math.sqrt(max(0.0, square - start * start) + 1 / (n + 1))
-        return Trend(self._pairs, slope, spread, start, start_spread, check_s, step_s)
+        if self._known is None:
+            self._known = self._trend()
+        return self._known._replace(check_s=check_s, step_s=step_s)
+
+    def _trend(self) -> Trend:
+        pairs, spread = self._all.pairs, 1.0
+        slopes: tuple[float, ...] = ()
+        if pairs:
+            common = self._all.uc / (self._all.uu + _SHRINKAGE)
+            left = self._all.left(common)
+            spread, variance = math.sqrt(left / pairs), left / max(1, pairs - 1)
+            common = _less_noise(common, variance / self._all.uu)
+            none = _Changes()
+            slopes = tuple(
+                common + self._changes.get(i, none).deviation(common, variance)
+                for i in range(max(self._changes) + 1)
+            )
+        trials = self._last.get((_ONE, _ONE), 0.0)
+        if not trials:
+            return Trend(pairs, slopes, spread)
+        # what each excess has been at step 1: the last one's slope holds from there on
+        weights = {_EXCESS: 1.0}
+        if slopes:
+            for i in {i for i, _ in self._last if i >= 0}:
+                weights[i] = -slopes[min(i, len(slopes) - 1)]
+        start = sum(w * self._last.get((_ONE, i), 0.0) for i, w in weights.items()) / trials
+        square = sum(
+            v * w * self._last.get((i, j), 0.0)
+            for i, v in weights.items()
+            for j, w in weights.items()
+        )
+        variance = max(0.0, square / trials - start * start)
+        return Trend(pairs, slopes, spread, start, math.sqrt(variance + 1 / (trials + 1)))
+
+
+class _Changes:
+    """Sums over changes of an excess while log steps pass."""
+
+    def __init__(self) -> None:
+        self.pairs, self.uu, self.uc, self.cc = 0, 0.0, 0.0, 0.0
+
+    def add(self, passed: float, changed: float, sign: int) -> None:
+        self.pairs += sign
+        self.uu += sign * passed * passed
+        self.uc += sign * passed * changed
+        self.cc += sign * changed * changed
+
+    def left(self, slope: float) -> float:
+        """Sum of squares that a slope does not explain."""
+        return max(0.0, self.cc - 2 * slope * self.uc + slope * slope * self.uu)
+
+    def deviation(self, slope: float, variance: float) -> float:
+        """How far the slope here is from another one, less what may be noise."""
+        squares = self.uu + _COMMON
+        return _less_noise((self.uc - slope * self.uu) / squares, variance / squares)
+
+
+def _less_noise(slope: float, variance: float) -> float:
+    return math.copysign(max(0.0, abs(slope) - _DOUBT * math.sqrt(variance)), slope)
+
+
+def _within(stretch: int, at: float) -> float:
+    """How much of a stretch lies before a place on the log scale of steps."""
+    return min(max(at - stretch * _STRETCH, 0.0), _STRETCH)
 
 
 def combined(excess: tuple[float, ...]) -> float:

@@ -55,9 +55,10 @@ _BEST = 2.0  # trials this many standard deviations ahead in the end
 _SAFETY = _NORMAL.inv_cdf(0.9)  # are to be kept with this probability at each octave
 _EXPECTED, _WEIGHT = 0.7, 4.0  # order kept before anything is known, and how many trials that is
 _MOST = 0.8  # share that is stopped in an octave at most
+_NEAREST = 0.25  # of those that violate limits at a step: the share that is never without hope
 _KNOWN = 3  # pairs of checks from which on trends are believed
 _LIKELY = 0.5  # a check can wait while the limits will hold with this probability
-_AS_GOOD = 0.9  # or until the chance has come to this share of that at the end
+_AS_GOOD = 0.9  # or until the chance has come to this share of the best one later
 _HEAD_START = 0.15  # share of its steps before a trial's first check, half a check's time at most
 _SOON = 0.25  # of the price of a check: training between two checks at least
 _CHEAP = 0.5  # checks that cost no more than this many steps need not wait
@@ -77,6 +78,7 @@ class Adaptive(Policy):
       reached; where neither, when it has trained for a while since its last check. Cheap checks do
       not wait.
     - **Hopeless trials** end: violated when last checked, with no chance to hold the limits later.
+      Those nearest to the limits at their step go on all the same: from them the study learns.
     - **Never checked** trials are not stopped by their rank where few checks find valid and a
       better objective comes with larger violations.
     - Of several constraints, those after the first violated one are not measured.
@@ -127,7 +129,7 @@ class Adaptive(Policy):
         trend = trial.trend or Trend()
         if step == trial.total_steps:
             best = best_step(trial, step, loss)
-            gained = trial.checks == 0 or trend.slope <= 0
+            gained = trial.checks == 0 or trend.slope(step) <= 0
             return best if gained and (best == step or not trial.best_checked) else step
         step_s = trial.primary_s / trial.iterations if trial.iterations else trend.step_s
         trained_s = (step - trial.checked_at) * step_s * (1 + _ROUNDING)
@@ -137,14 +139,15 @@ class Adaptive(Policy):
         def chance(at: int) -> float:
             return trend.chance(at, trial.checked_at, trial.excess)
 
-        if trend.slope > 0:
+        if trend.slope(step) > 0:
             lost = chance(step + 1) < _LIKELY
             soon = trial.checks > 0 and trained_s < _SOON * trend.check_s
             return step if (lost or trend.check_s <= _CHEAP * step_s) and not soon else None
         if not self._spaced(trial, trend, step, step_s, trained_s):
             return None
         now = chance(step)
-        return step if now >= _LIKELY or now >= _AS_GOOD * chance(trial.total_steps) else None
+        later, _ = trend.best_chance(step, trial.total_steps, trial.checked_at, trial.excess)
+        return step if now >= _LIKELY or now >= _AS_GOOD * later else None
 
     def _spaced(
         self, trial: Progress, trend: Trend, step: int, step_s: float, trained_s: float
@@ -188,7 +191,7 @@ class Adaptive(Policy):
                 why = _SPARED
             else:
                 action, why = Action.STOP, _WORST
-        if action is Action.CONTINUE and excess > 0:
+        if action is Action.CONTINUE and excess > 0 and better >= _NEAREST * n:
             chance, by = self._chance(trial.progress, report, excess, history)
             if chance < self.hope:
                 action, why = Action.STOP, _HOPELESS
@@ -198,13 +201,13 @@ class Adaptive(Policy):
     def _chance(
         self, trial: Progress, report: Observation, excess: float, history: History
     ) -> tuple[float, int]:
-        """That the limits hold later, and by when: at the end, or at once where they are lost."""
+        """The best chance that the limits hold later, and where that is."""
         trend = history.trend
         if trend.pairs < _KNOWN or trial.total_steps is None:
             return 1.0, report.step
         checked_at = trial.checked_at if report.check is None else report.step
-        by = trial.total_steps if trend.slope < 0 else min(report.step + 1, trial.total_steps)
-        return trend.chance(by, checked_at, excess), by
+        soonest = min(report.step + 1, trial.total_steps)
+        return trend.best_chance(soonest, trial.total_steps, checked_at, excess)
 
     def schedule(self, trial: TrialRecord) -> Reason:
         """Where it decides."""
