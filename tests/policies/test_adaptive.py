@@ -296,7 +296,7 @@ def test_limits_that_are_gained_early_and_lost_late() -> None:
     trial = study.start("a", 100)
     assert not trial.observe(1, 0.0, g(1.2)).stop  # there is hope by step 4
     assert trend.best_chance(2, 100, 1, math.asinh(1.2))[1] == 4
-    assert trend.best_chance(16, 100, 16, 1.0)[1] == 16  # from there on there is less
+    assert trend.best_chance(16, 100, 16, -0.2)[1] == 16  # from there on it is lost
     assert due(study.start("b", 100), [2, 3, 4, 5])[-1] == 5
 
 
