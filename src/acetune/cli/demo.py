@@ -12,7 +12,7 @@ from acetune.cli.demo_credit import lightgbm, made_credit, read_credit
 from acetune.cli.exits import end_with
 from acetune.cli.report import say_report
 from acetune.core.goals import Constraint
-from acetune.policies import POLICY_NAMES
+from acetune.policies import DEFAULT_POLICY, POLICY_NAMES
 from acetune.report.html import write_report
 from acetune.run.terminal import summary
 from acetune.run.tuning import tune
@@ -30,7 +30,7 @@ def demo(
     seconds: Annotated[float, typer.Option(help="Time budget.")] = 45.0,
     policy: Annotated[
         str, typer.Option(help=f"When to check and whom to stop: {', '.join(POLICY_NAMES)}.")
-    ] = "ace2",
+    ] = DEFAULT_POLICY,
     workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
     study: Annotated[Path, typer.Option(help="The study file.")] = Path("demo.db"),
     seed: Annotated[int, typer.Option(help="Of the searcher.")] = 20,
@@ -60,7 +60,6 @@ def demo(
         confirm=task.confirm,
         confirm_top=5,
         policy=policy,
-        searcher="tpe",
         points=[{"n_estimators": 50, "num_leaves": 31, "learning_rate": 0.1}],
         workers=workers,
         time_budget_s=seconds,

@@ -19,7 +19,7 @@ from acetune.cli.progress_bar import progress_bar
 from acetune.core.errors import AcetuneError, GoalError
 from acetune.core.formatting import count as counted
 from acetune.core.goals import Constraint
-from acetune.policies import POLICY_NAMES
+from acetune.policies import DEFAULT_POLICY, POLICY_NAMES
 from acetune.replay.compare import Setting, compare
 from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import judge, parse_limit
@@ -28,7 +28,7 @@ from acetune.replay.runs import Cell, Run, Summary, summarise
 from acetune.replay.statistics import paired_signs, rank_policies
 from acetune.replay.table_file import read_table
 from acetune.report.figure_files import IMAGES, write_figures
-from acetune.searchers import SEARCHER_NAMES
+from acetune.searchers import DEFAULT_SEARCHER, SEARCHER_NAMES
 from acetune.trial.hardware import available_cores
 
 _TRAINED = 50  # configurations that no stopping trains in the default budget,
@@ -44,7 +44,8 @@ def replay(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Repeat for several: {', '.join(POLICY_NAMES)}; options as in ace:truncation=0.5."
+            help=f"Repeat for several: {', '.join(POLICY_NAMES)}; options as in "
+            f"ace:truncation=0.5. What tune() uses by default, {DEFAULT_POLICY}."
         ),
     ] = None,
     constraint: Annotated[
@@ -73,7 +74,7 @@ def replay(
     seeds: Annotated[int, typer.Option(help="How many repetitions.")] = 20,
     searcher: Annotated[
         str, typer.Option(help=f"Who picks configurations: {', '.join(SEARCHER_NAMES)}.")
-    ] = "random",
+    ] = DEFAULT_SEARCHER,
     processes: Annotated[
         int | None, typer.Option(help="Processes that share the work; one a core by default.")
     ] = None,
@@ -88,7 +89,7 @@ def replay(
         ),
     ] = None,
 ) -> None:
-    """Compare policies on the recorded curves of TABLE, on a simulated clock."""
+    """Replay tune() on the recorded curves of TABLE, on a simulated clock, or compare policies."""
     count = available_cores() if processes is None else processes
     for option, given in (("seeds", seeds), ("workers", workers), ("processes", count)):
         if given < 1:
@@ -101,7 +102,7 @@ def replay(
         known = ", ".join((".html", *IMAGES))
         raise GoalError(f"--plot {plot}: the name must end in one of {known}")
     curves = read_table(table)
-    policies = list(dict.fromkeys(policy or ["none", "asha", "ace", "ace2"]))
+    policies = list(dict.fromkeys(policy or [DEFAULT_POLICY]))
     budget = default_budget(curves, workers) if budget_s is None else budget_s
     ratios: list[float | None] = [*dict.fromkeys(cost_ratio or [])]
     cells = itertools.product(_cells(curves, constraint), ratios or [None])
@@ -177,6 +178,7 @@ def to_json(table: str, runs: Sequence[Run]) -> dict[str, Any]:
     """All runs and their summary as plain data."""
     return {
         "table": table,
+        "tune_default": {"policy": DEFAULT_POLICY, "searcher": DEFAULT_SEARCHER},
         "runs": [
             {
                 "policy": run.policy,

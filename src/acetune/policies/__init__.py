@@ -30,6 +30,7 @@ __all__ = [
     "ACE",
     "ACE2",
     "ASHA",
+    "DEFAULT_POLICY",
     "POLICY_NAMES",
     "ASHALexicographic",
     "ASHAStratum",
@@ -80,6 +81,8 @@ _POLICIES: dict[str, tuple[Callable[..., Policy], dict[str, object]]] = {
     "ace-betaT": (ACE, {"interval": "end"}),
 }
 POLICY_NAMES = tuple(_POLICIES)
+#: What studies use that name no policy.
+DEFAULT_POLICY = "adaptive"
 
 
 def parse_policy(text: str) -> Policy:
@@ -119,7 +122,7 @@ def _literal(text: str) -> object:
 def make_policy(policy: Policy | str | None) -> Policy:
     """A policy by its name, the default, or the given one."""
     if policy is None:
-        return ACE2()
+        policy = DEFAULT_POLICY
     if isinstance(policy, str):
         return parse_policy(policy)
     if not isinstance(policy, Policy):

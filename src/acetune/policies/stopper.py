@@ -20,7 +20,7 @@ from acetune.core.observation import CheckResult, Observation, TrialId, check_re
 from acetune.core.reason import BY_ITSELF, LAST_STEP, NO_REASON, Reason, Wording, stated
 from acetune.core.report_values import require_cost, require_step, require_total_steps, split_costs
 from acetune.core.trial_record import Checkpoint, Progress, State, TrialRecord, digest
-from acetune.policies import ACE2, Policy
+from acetune.policies import Policy, make_policy
 from acetune.policies.policy import Due, check_due, check_order, finish_due
 
 _AGAIN = Wording("again", "as decided before")
@@ -364,7 +364,7 @@ class Stopper:
     constraints:
         The limits a checkpoint must satisfy to be valid.
     policy:
-        When to check and whom to stop; :class:`~acetune.ACE2` by default.
+        When to check and whom to stop; :class:`~acetune.Adaptive` by default.
     confirm_top:
         The gate compares with this many-th best valid trial, so that runners-up exist when the
         first fails its confirmation.
@@ -390,9 +390,9 @@ class Stopper:
     ) -> None:
         require_whole("confirm_top", confirm_top, least=1)
         if policy is not None and not isinstance(policy, Policy):
-            raise GoalError(f"policy must be a policy such as acetune.ACE2(), got {policy!r}")
+            raise GoalError(f"policy must be a policy such as acetune.Adaptive(), got {policy!r}")
         self.goals = Goals(Objective(objective, mode), tuple(constraints))
-        self.policy = ACE2() if policy is None else policy
+        self.policy = make_policy(policy)
         self.on_repeat: Callable[[str], None] = _warn_repeated
         self.history = History(keep=confirm_top)
 

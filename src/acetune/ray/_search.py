@@ -12,7 +12,7 @@ from ray.tune.search import Searcher as RaySearcher
 
 from acetune.core.outcome import Outcome
 from acetune.ray import _result_format as wire
-from acetune.searchers import make_searcher
+from acetune.searchers import DEFAULT_SEARCHER, make_searcher
 from acetune.searchers.space import Dimension, Scalar, Space
 
 
@@ -27,7 +27,7 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
     space:
         Dimensions by name, as for :func:`acetune.tune`; a plain value fixes a parameter.
     searcher:
-        ``"tpe"``, ``"forest"``, ``"random"``, ``"gp"``, ``"cmaes"``, ``"blendsearch"`` or
+        ``"forest"``, ``"tpe"``, ``"random"``, ``"gp"``, ``"cmaes"``, ``"blendsearch"`` or
         ``"cfo"``. Here all are told how trials ended: ``"forest"`` does not see every report, as it
         does in :func:`acetune.tune`.
     points:
@@ -44,7 +44,7 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
     def __init__(
         self,
         space: Mapping[str, Dimension | Scalar],
-        searcher: str = "tpe",
+        searcher: str = DEFAULT_SEARCHER,
         *,
         points: Sequence[Mapping[str, Any]] = (),
         seed: int | None = None,

@@ -33,7 +33,7 @@ from acetune.run._suggestions import Suggester
 from acetune.run._trial_queue import TrialQueue
 from acetune.run.study_callbacks import Listeners, StudyCallback, StudyStatus
 from acetune.run.terminal import make_progress
-from acetune.searchers import Searcher, make_searcher
+from acetune.searchers import DEFAULT_SEARCHER, Searcher, make_searcher
 from acetune.searchers.space import Dimension, Scalar, Space
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import (
@@ -57,8 +57,8 @@ OTHER_NAMES |= dict.fromkeys(("metric", "target"), 'objective="auc"')
 OTHER_NAMES |= dict.fromkeys(("n_jobs", "jobs", "processes"), "workers=4")
 OTHER_NAMES |= dict.fromkeys(("constraint", "limits"), "constraints=[...]")
 OTHER_NAMES |= dict.fromkeys(("study_name", "storage", "path"), 'study="study.db"')
-OTHER_NAMES |= dict.fromkeys(("pruner", "scheduler"), 'policy="ace2"')
-OTHER_NAMES |= dict.fromkeys(("sampler", "search_alg"), 'searcher="tpe"')
+OTHER_NAMES |= dict.fromkeys(("pruner", "scheduler"), 'policy="adaptive"')
+OTHER_NAMES |= dict.fromkeys(("sampler", "search_alg"), 'searcher="forest"')
 
 
 @suggesting(OTHER_NAMES)
@@ -70,7 +70,7 @@ def tune(
     mode: Mode,
     constraints: Sequence[Constraint] = (),
     policy: Policy | str | None = None,
-    searcher: str | Searcher = "tpe",
+    searcher: str | Searcher = DEFAULT_SEARCHER,
     points: Sequence[Mapping[str, Any]] = (),
     confirm: Callable[[Any], Mapping[str, Any]] | None = None,
     confirm_top: int = 1,
@@ -107,9 +107,9 @@ def tune(
         Limits; those with ``on="config"`` are checked before any training.
     policy:
         When to check and whom to stop: an object, or a name such as ``"ace"`` or ``"asha+after"``;
-        :class:`~acetune.ACE2` by default.
+        :class:`~acetune.Adaptive` by default.
     searcher:
-        ``"tpe"``, ``"forest"`` (learns from every report), ``"random"``, ``"gp"``, ``"cmaes"``
+        ``"forest"`` (learns from every report), ``"tpe"``, ``"random"``, ``"gp"``, ``"cmaes"``
         (blind to constraints), ``"blendsearch"``, ``"cfo"``, or a :class:`~acetune.Searcher`.
     points:
         Configurations to try first; left-out dimensions are sampled.

@@ -14,7 +14,7 @@ from acetune.core.numbers import as_whole
 from acetune.searchers.searcher import Searcher
 from acetune.searchers.space import Space
 
-__all__ = ["SEARCHER_NAMES", "Searcher", "make_searcher"]
+__all__ = ["DEFAULT_SEARCHER", "SEARCHER_NAMES", "Searcher", "make_searcher"]
 
 # name -> module, class, options; imported on use, because their packages are heavy
 _SEARCHERS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -27,6 +27,8 @@ _SEARCHERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "cfo": ("acetune.searchers._flaml", "FlamlSearcher", {"method": "cfo"}),
 }
 SEARCHER_NAMES = tuple(_SEARCHERS)
+#: What :func:`acetune.tune` uses where none is named.
+DEFAULT_SEARCHER = "forest"
 # what these suggest follows from the seed and the trial's number; others draw one after another
 _BY_NUMBER = frozenset({"forest"})
 
