@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from acetune import tune
 from acetune.cli.replay import default_budget, seed_by_seed
 from acetune.core.goals import Objective
+from acetune.policies import make_policy, parse_policy
 from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.runs import Cell, Incumbent, Run
 from acetune.replay.synthetic import synthetic_table
-from acetune.replay.table_file import write_table
+from acetune.replay.table_file import read_table, write_table
 from cli.inside import Command
 
 RUN_KEYS = {
@@ -52,7 +56,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-QUICK = ("--seeds", 3, "--processes", 1, "--budget-s", 2)
+LITTLE = ("--seeds", 3, "--processes", 1, "--budget-s", 2)
+QUICK = (*LITTLE, "--searcher", "random")
 
 
 # -- the table in a terminal ---------------------------------------------------------------------
@@ -188,7 +193,8 @@ def replay_json(acetune: Command, folder: Path, *arguments: object) -> dict[str,
 def test_the_json_has_what_was_agreed(acetune: Command, tables: Path, tmp_path: Path) -> None:
     path = tables / "plain.parquet"
     found = replay_json(acetune, tmp_path, path, "--policy", "none", "--policy", "ace", *QUICK)
-    assert list(found) == ["table", "runs", "summary"] and found["table"] == str(path)
+    assert list(found) == ["table", "tune_default", "runs", "summary"]
+    assert found["table"] == str(path)
     assert all(run.keys() >= RUN_KEYS for run in found["runs"])
     assert all(row.keys() >= SUMMARY_KEYS for row in found["summary"])
     assert [(run["policy"], run["seed"]) for run in found["runs"]] == [
@@ -305,9 +311,20 @@ def test_the_default_budget_trains_fifty_curves_or_a_quarter(
     assert default_budget(free, 1) == 1.0
 
 
-def test_the_policies_without_a_choice(acetune: Command, tables: Path, tmp_path: Path) -> None:
-    found = replay_json(acetune, tmp_path, tables / "plain.parquet", *QUICK)
-    assert [row["policy"] for row in found["summary"]] == ["none", "asha", "ace", "ace2"]
+def test_without_a_choice_it_is_what_tune_does(
+    acetune: Command, tables: Path, tmp_path: Path
+) -> None:
+    found = replay_json(acetune, tmp_path, tables / "plain.parquet", *LITTLE)
+    assert found["tune_default"] == {"policy": "adaptive", "searcher": "forest"}
+    assert [(row["policy"], row["searcher"]) for row in found["runs"]] == 3 * [
+        ("adaptive", "forest")
+    ]
+    assert inspect.signature(tune).parameters["searcher"].default == "forest"
+    assert make_policy(None) == parse_policy("adaptive")
+    spaceless = tmp_path / "spaceless.parquet"
+    write_table(spaceless, replace(read_table(tables / "plain.parquet"), space=None))
+    found = replay_json(acetune, tmp_path, spaceless, *LITTLE)
+    assert {row["searcher"] for row in found["runs"]} == {"random"}
 
 
 # -- pictures ------------------------------------------------------------------------------------

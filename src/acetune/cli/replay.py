@@ -73,8 +73,12 @@ def replay(
     startup_s: Annotated[float, typer.Option(help="Simulated start-up cost of a trial.")] = 0.0,
     seeds: Annotated[int, typer.Option(help="How many repetitions.")] = 20,
     searcher: Annotated[
-        str, typer.Option(help=f"Who picks configurations: {', '.join(SEARCHER_NAMES)}.")
-    ] = DEFAULT_SEARCHER,
+        str | None,
+        typer.Option(
+            help=f"Who picks configurations: {', '.join(SEARCHER_NAMES)}. What tune() uses by "
+            f"default, {DEFAULT_SEARCHER}; random if the table does not say what was searched."
+        ),
+    ] = None,
     processes: Annotated[
         int | None, typer.Option(help="Processes that share the work; one a core by default.")
     ] = None,
@@ -105,6 +109,8 @@ def replay(
     policies = list(dict.fromkeys(policy or [DEFAULT_POLICY]))
     budget = default_budget(curves, workers) if budget_s is None else budget_s
     ratios: list[float | None] = [*dict.fromkeys(cost_ratio or [])]
+    if searcher is None:
+        searcher = "random" if curves.space is None else DEFAULT_SEARCHER
     cells = itertools.product(_cells(curves, constraint), ratios or [None])
     settings = [Setting(*cell, budget, workers, searcher, startup_s) for cell in cells]
     console = Console()

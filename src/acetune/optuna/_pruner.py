@@ -46,8 +46,8 @@ class AcePruner(BasePruner):
     constraints:
         The limits. Those with a check need no ``report(constraints=...)``.
     policy:
-        When to check and whom to stop: a policy or its name; :class:`~acetune.Adaptive` by default. Not
-        one that checks after the run: Optuna has no such moment.
+        When to check and whom to stop: a policy or its name; :class:`~acetune.Adaptive` by
+        default. Not one that checks after the run: Optuna has no such moment.
     objective:
         The name of the objective, for ``report(auc=...)`` and for messages. Whether it is
         minimised or maximised is the study's own business.
