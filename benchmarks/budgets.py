@@ -34,7 +34,9 @@ def simulate_budgets(
     if len(budgets_s) > 1 and chosen.checks_after_run:
         raise GoalError(f"{policy!r} checks after the run, so each budget needs a run of its own")
     picker = make_picker(judged.table, searcher, seed)
-    simulation = Simulation(judged, chosen, picker, workers, budgets_s[-1], max_trials, startup_s)
+    simulation = Simulation(
+        judged, chosen, picker, workers, budgets_s[-1], max_trials, startup_s, searcher
+    )
     runs = []
     with no_garbage_collection():
         for budget_s in budgets_s:

@@ -32,6 +32,7 @@ from acetune.policies.stopper import Stopper, StopperTrial
 from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import JudgedTable, judge
 from acetune.replay.runs import Cell, Incumbent, Run
+from acetune.replay.suggestion_cost import suggestion_s
 from acetune.replay.table_searcher import Picker, make_picker
 from acetune.study.coordinator import Coordinator
 
@@ -64,7 +65,8 @@ def simulate(
         The limits (the table's own by default), and the cost of a check relative to the mean
         iteration (what was recorded by default).
     searcher, seed, points:
-        Who picks among the recorded configurations, and what is tried first.
+        Who picks among the recorded configurations, and what is tried first. A suggestion takes
+        the time that :mod:`~acetune.replay.suggestion_cost` states.
     workers, budget_s, max_trials:
         Simulated workers, simulated seconds, and how many trials are begun at most.
     startup_s:
@@ -94,7 +96,9 @@ def simulate(
     if not (is_number(startup_s) and startup_s >= 0):
         raise GoalError(f"startup_s must be a finite number >= 0, got {startup_s!r}")
     picker = make_picker(judged.table, searcher, seed, points)
-    simulation = Simulation(judged, chosen, picker, workers, budget_s, max_trials, startup_s)
+    simulation = Simulation(
+        judged, chosen, picker, workers, budget_s, max_trials, startup_s, searcher
+    )
     with no_garbage_collection():
         simulation.run()
     return simulation.result(policy, searcher, seed, budget_s)
@@ -112,6 +116,7 @@ class Simulation:
         budget_s: float,
         max_trials: int | None,
         startup_s: float,
+        searcher: str = "random",
     ) -> None:
         goals = judged.goals
         self.stopper = Stopper(
@@ -125,7 +130,7 @@ class Simulation:
         self.incumbents: list[Incumbent] = []
         self.configs: list[int] = []  # of trials 1, 2, ...
         self.unmeasured_checks = 0
-        self._judged, self._picker = judged, picker
+        self._judged, self._picker, self._searcher = judged, picker, searcher
         picker.watch(self._coordinator.curves)
         self._workers, self._budget_s, self._startup_s = workers, budget_s, startup_s
         self._trials_left = math.inf if max_trials is None else max_trials
@@ -179,7 +184,8 @@ class Simulation:
         plan = self._coordinator.begin(trial, total_steps, self._startup_s)
         worker = _SimulatedWorker(trial.number, trial.begun, config, self._judged, plan.order)
         self._scheduled += 1
-        begins_s = self.time_s + self._startup_s
+        suggested_s = suggestion_s(self._searcher, trial.number - 1, self.stopper.history.reports)
+        begins_s = self.time_s + suggested_s + self._startup_s
         heapq.heappush(self._events, (begins_s + worker.costs[1], self._scheduled, worker))
 
     # -- events: each returns how long it is until the worker's next one, None if its trial ended --
