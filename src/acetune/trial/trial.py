@@ -11,7 +11,6 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,22 +30,6 @@ from acetune.policies.policy import Due, Policy, check_due, finish_due, passes_g
 from acetune.trial.checks import MISSING, Constant, Missing, arguments_for, evaluate, takes_model
 from acetune.trial.hardware import synchronised_clock
 from acetune.trial.link import Link, Report
-
-
-@dataclass(frozen=True, slots=True)
-class TrialContext:
-    """What a trial is made of, apart from its link."""
-
-    number: int
-    attempt: int
-    params: Mapping[str, Any]
-    goals: Goals
-    policy: Policy
-    folder: Path
-    checkpoint: Path | None = None
-    progress: Progress = field(default_factory=Progress)  # where a resumed attempt stands
-    device: str | None = None
-    threads: int = 1
 
 
 class Trial:
@@ -69,15 +52,27 @@ class Trial:
     """
 
     def __init__(
-        self, context: TrialContext, link: Link, clock: Callable[[], float] | None = None
+        self,
+        link: Link,
+        goals: Goals,
+        policy: Policy,
+        *,
+        number: int,
+        params: Mapping[str, Any],
+        folder: Path,
+        attempt: int = 1,
+        checkpoint: Path | None = None,
+        progress: Progress | None = None,  # where a resumed attempt stands
+        device: str | None = None,
+        threads: int = 1,
+        clock: Callable[[], float] | None = None,
     ) -> None:
-        self.params: dict[str, Any] = dict(context.params)
-        self.number, self.attempt = context.number, context.attempt
-        self.checkpoint, self.folder = context.checkpoint, context.folder
-        self.device, self.threads = context.device, context.threads
-        self._goals, self._policy = context.goals, context.policy
-        self._progress = context.progress
-        self._link = link
+        self.params: dict[str, Any] = dict(params)
+        self.number, self.attempt = number, attempt
+        self.checkpoint, self.folder = checkpoint, folder
+        self.device, self.threads = device, threads
+        self._link, self._goals, self._policy = link, goals, policy
+        self._progress = Progress() if progress is None else progress
         self._clock = clock or synchronised_clock
         self._owner = os.getpid()
         self._reporting = threading.RLock()  # several threads may report: one after the other
