@@ -322,6 +322,11 @@ class Goals:
                 violation += constraint.violation(result)
         return valid, violation
 
+    def violation(self, measured: Mapping[str, Estimate | FailedCheck]) -> float:
+        """The sum of the scaled violations alone, where it is known that some limit is broken."""
+        found = ((c, measured.get(c.name)) for c in self.constraints)
+        return sum((LEFT_OUT if m is None else c.violation(m) for c, m in found), 0.0)
+
     def measured_violation(self, measured: Mapping[str, Estimate | FailedCheck]) -> float:
         """The sum over what was measured, without what counts for constraints left out."""
         found = ((c, measured.get(c.name)) for c in self.constraints)
