@@ -272,15 +272,11 @@ class Trial:
         if self._goals.constraints:
             kept = self._has_best()
             due = finish_due(self._policy, progress, self._gate, best_kept=kept)
-        if due is None:
-            self._link.finish(None)
-            return
-        value = self._goals.objective.value(progress.last_loss)
-        if not self._worth_it(due, Report(progress.last_step, value)):
+        report = Report(progress.last_step, self._goals.objective.value(progress.last_loss))
+        if due is None or not self._worth_it(due, report):
             self._link.finish(None)
             return
         model = self._best[1] if self._best and self._best[0] == due.step else self._model
-        report = Report(progress.last_step, value)
         report, _ = self._checked(report, due, self._checks, model, None)
         self._link.finish(report._replace(snapshot_cost_s=self._snapshot_s))
 
