@@ -259,8 +259,10 @@ class TrialRecord:
             best = math.inf if self.best_valid is None else self.best_valid.loss
             if check.loss < best:
                 self.best_valid = self.checkpoint(check)
-        elif self.nearest is None or _misses_less(check, self.nearest):
-            self.nearest = self.checkpoint(check)
+        else:
+            least = self.nearest
+            if least is None or (check.violation, check.loss) < (least.violation, least.loss):
+                self.nearest = self.checkpoint(check)
 
     def checkpoint(self, check: CheckResult) -> Checkpoint:
         """The checkpoint that was checked."""
@@ -271,7 +273,3 @@ class TrialRecord:
     def filed_in(self, group_id: GroupId) -> bool:
         """Whether a report of this attempt stands in the group."""
         return any(group.id == group_id for _, group, _ in self.filings)
-
-
-def _misses_less(a: CheckResult, b: Checkpoint) -> bool:
-    return (a.violation, a.loss) < (b.violation, b.loss)
