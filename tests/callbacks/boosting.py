@@ -13,7 +13,6 @@ from acetune import ACE, Constraint, Trial
 from acetune.core.goals import Goals, Objective
 from acetune.core.trial_record import Progress
 from acetune.testing._noting_link import NotingLink
-from acetune.trial.trial import TrialContext
 
 EVERY_STEP = ACE(truncation=0, interval=1, gate=False)
 AT_END = ACE(truncation=0, interval="end", gate=False)
@@ -60,8 +59,17 @@ def make_trial(
     engine.interval = policy.interval
     folder, done = checkpoint or (None, 0)
     progress = Progress(last_step=done, best_step=done, best_loss=0.0 if done else math.inf)
-    context = TrialContext(1, 1, {}, goals, policy, engine.folder, folder, progress)
-    return Trial(context, engine, clock)
+    return Trial(
+        engine,
+        goals,
+        policy,
+        number=1,
+        params={},
+        folder=engine.folder,
+        checkpoint=folder,
+        progress=progress,
+        clock=clock,
+    )
 
 
 class Notes:

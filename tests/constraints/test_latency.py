@@ -35,7 +35,6 @@ from acetune.trial.exclusive import DeviceUse, alone
 from acetune.trial.exclusive_link import ExclusiveLink
 from acetune.trial.hardware import THREAD_VARIABLES as THREADS
 from acetune.trial.link import Link, Plan, Reply, Report
-from acetune.trial.trial import TrialContext
 
 CORES = sorted(os.sched_getaffinity(0))
 
@@ -439,8 +438,8 @@ def test_a_trial_waits_for_no_answer_while_it_is_in_a_room(
     link = Asked()
     check = Noisy(Made([1.0]), 1.0, 1.0)
     goals = Goals(Objective("loss"), (Constraint("ms", upper=2, check=check),))
-    context = TrialContext(1, 1, {}, goals, acetune.ACE(interval="end"), tmp_path)
-    with Trial(context, ExclusiveLink(link)) as trial:
+    policy = acetune.ACE(interval="end")
+    with Trial(ExclusiveLink(link), goals, policy, number=1, params={}, folder=tmp_path) as trial:
         trial.declare(9)
         trial.declare(10)
         trial.report(loss, model=None)  # has converged
@@ -460,8 +459,15 @@ def test_waiting_for_others_is_no_training(
     link = Waiting(made, check)
     never = Constraint("ms", upper=2, check=lambda model: 1.0)
     never.check.measured_alone = True  # type: ignore[union-attr]
-    context = TrialContext(1, 1, {}, Goals(Objective("loss"), (never,)), acetune.ACE(), tmp_path)
-    trial = Trial(context, ExclusiveLink(link), made.clock)
+    trial = Trial(
+        ExclusiveLink(link),
+        Goals(Objective("loss"), (never,)),
+        acetune.ACE(),
+        number=1,
+        params={},
+        folder=tmp_path,
+        clock=made.clock,
+    )
     trial.declare(3)
     trial.start_step()
     for _ in trial.steps(3) if steps else range(3):

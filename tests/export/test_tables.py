@@ -267,12 +267,12 @@ def test_a_running_study_is_read_from_one_state(study: Path, tmp_path: Path) -> 
         next(passing)
         append_reports(study, 50)
         seen = 1 + sum(1 for _ in passing)
-        trials = gathered.trials()
+        trials = gathered.trials
     assert (seen, len(trials)) == (300, 20)
 
     with gathering(study) as gathered:
         assert sum(1 for _ in gathered.reports()) == 350
-        assert len(gathered.trials()) == 21
+        assert len(gathered.trials) == 21
 
 
 # -- what is refused -----------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from acetune.study.coordinator import StudyCoordinator
 from acetune.study.store import Store
 from acetune.study.study_trial import StudyTrial
 from acetune.trial.link import Link, Plan, Reply, Report
-from acetune.trial.trial import Trial, TrialContext
+from acetune.trial.trial import Trial
 from properties import examples_or_more
 
 # -- random studies ------------------------------------------------------------------------------
@@ -459,16 +459,17 @@ class Live:
         chosen: tuple[int | None, float | None] | None = None,
     ) -> tuple[Trial, Direct]:
         link = Direct(self.coordinator, trial, chosen)
-        context = TrialContext(
+        worker = Trial(
+            link,
+            self.coordinator.goals,
+            self.policy,
             number=trial.number,
             attempt=trial.attempt,
             params={},
-            goals=self.coordinator.goals,
-            policy=self.policy,
             folder=self.path.parent,
             progress=self.coordinator.progress(trial),
+            clock=lambda: 0.0,
         )
-        worker = Trial(context, link, clock=lambda: 0.0)
         worker.declare(total)
         return worker, link
 

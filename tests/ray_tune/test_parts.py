@@ -7,6 +7,7 @@ import math
 import re
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import ray
@@ -14,18 +15,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import acetune
+from acetune.core.decision import Action, Decision
+from acetune.core.errors import ReportError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
 from acetune.core.measured_costs import Costs
 from acetune.core.measurements import to_json
+from acetune.core.outcome import outcome
 from acetune.core.trial_record import Progress
+from acetune.policies import make_policy
+from acetune.policies.stopper import StopperTrial, stopper_of
 from acetune.ray import AceSearch
 from acetune.ray._ray_link import RayLink, Saving
-from acetune.ray._result_format import REPORT, VIOLATION, Attempt, Best, Message, decode, encode
+from acetune.ray._result_format import (
+    BEST_VALUE,
+    REPORT,
+    VIOLATION,
+    Attempt,
+    Best,
+    Message,
+    decode,
+    encode,
+)
 from acetune.ray.broadcast import BroadcastReader, Terms, View
 from acetune.trial.link import Report
+from acetune.trial.trial import Trial
 from one_ray import one_ray
 from quick import TESTS
 
+GO_ON = Decision(Action.CONTINUE, "decided elsewhere")
 numbers = st.floats(allow_nan=False)
 costs = st.none() | st.floats(0, 1e9)
 measurements = st.builds(Estimate, numbers, st.floats(0, 10)) | st.builds(FailedCheck, st.text())
@@ -107,48 +124,140 @@ def told(loss: float, violation: float) -> dict[str, Any]:
     return {REPORT: encode(Message(attempt, None, best=best)), VIOLATION: violation}
 
 
+# -- what a worker tells of itself ---------------------------------------------------------------
+
+
 class Kept:
-    """An outlet that sends nothing, and has what is to be saved."""
+    """An outlet that sends nothing, and has what was to be sent and saved."""
 
     storage: Any = None
 
     def __init__(self) -> None:
+        self.sent: list[tuple[dict[str, Any], Message]] = []
         self.saved: list[Saving] = []
 
     def ready_to_save(self) -> None:
         pass
 
     def send(self, result: dict[str, Any], message: Message, saving: Saving | None) -> None:
+        self.sent.append((result, message))
         if saving is not None:
             self.saved.append(saving)
 
 
-def test_what_a_run_has_cost_goes_into_its_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+class Deaf(BroadcastReader):
+    """Hears no more than how things stood when the trial began."""
+
+    def __init__(self) -> None:
+        self.notice = ""
+
+    def ask(self) -> None:
+        pass
+
+    def answer(self) -> None:
+        return None
+
+
+def in_a_worker(
+    terms: Terms, view: View, outlet: Kept, progress: Progress | None = None, total: int = 40
+) -> Trial:
+    progress = Progress() if progress is None else progress
+    link = RayLink("t", "token", Deaf(), terms, view, outlet, progress)
+    made: dict[str, Any] = {"number": 1, "params": {}, "folder": Path(), "progress": progress}
+    trial = Trial(link, terms.goals, terms.policy, **made)
+    trial.declare(total)
+    return trial
+
+
+def test_what_a_run_has_cost_goes_into_its_checkpoint() -> None:
     """By these costs a restored trial says when its next check is due."""
-    monkeypatch.setattr("acetune.ray.broadcast.broadcast_name", str)  # Ray would be asked for it
     goals = Goals(Objective("loss", "min"), (Constraint("g", upper=1.0),))
-    terms = Terms(goals, acetune.ACE2(), 1, 1)
-    view = View(Costs(), ((-1.0, "another trial"),), 0.0, 1.0)  # f*, so that nobody asks for it
+    terms, view = Terms(goals, acetune.ACE2(), 1, 1), View(Costs(), (), 0.0, 1.0)
     outlet = Kept()
 
-    def run(token: str, progress: Progress) -> RayLink:
-        link = RayLink("t", token, BroadcastReader("an experiment"), terms, view, outlet, progress)
-        assert link.begin(40, 0.0).interval == 1
-        return link
-
-    def saved(link: RayLink, report: Report) -> Progress:
-        link.keep_checkpoint(report.step, lambda folder: None)
-        link.report(report)
+    def report(trial: Trial, value: float) -> Progress:
+        costs: dict[str, Any] = {"primary_cost_s": 2.0, "constraint_cost_s": 9.0}
+        trial.report(value, constraints={"g": 2.0}, checkpoint=lambda folder: None, **costs)
         return outlet.saved[-1].progress
 
-    first = run("token", Progress())
-    found = {"g": Estimate(2.0)}
-    first.report(Report(1, 0.5, 1, found, primary_cost_s=2.0, check_cost_s={"g": 9.0}))
-    left = saved(first, Report(2, 0.4, primary_cost_s=2.0))
+    first = in_a_worker(terms, view, outlet)
+    assert report(first, 0.5).last_check_s == 9.0
+    left = report(first, 0.4)
     assert (left.primary_s, left.iterations, left.last_check_s, left.checks) == (4.0, 2, 9.0, 1)
-    again = saved(run("another", left), Report(3, 0.3, primary_cost_s=2.0))
-    due = [acetune.ACE2().due(again, step, 0.3) for step in range(4, 10)]
+    again = report(in_a_worker(terms, view, outlet, left), 0.3)
+    due = [terms.policy.due(again, step, 0.3) for step in range(4, 10)]
     assert due == [None] * 4 + [8, 9]  # 1.5 checks take 6.75 steps
+
+
+LEVELS = st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, math.nan])
+
+
+@given(
+    st.lists(st.tuples(LEVELS, LEVELS, LEVELS), min_size=1, max_size=6),
+    st.sampled_from([0, 1, 2]),
+    st.sampled_from(["ace2", "ace:interval=1", "ace:interval=end", "none"]),
+    st.sampled_from([(), ((0.75, "another"),), ((0.75, "t"),)]),
+    st.booleans(),
+)
+def test_a_worker_tells_of_itself_what_the_driver_finds(
+    steps: list[tuple[float, float, float]],
+    constraints: int,
+    policy: str,
+    best: tuple[tuple[float, str], ...],
+    to_its_end: bool,
+) -> None:
+    """The driver judges and decides; a worker goes by its own verdicts."""
+    limits = tuple(Constraint(f"g{i}", upper=1.0) for i in range(constraints))
+    goals = Goals(Objective("loss", "min"), limits)
+    terms = Terms(goals, make_policy(policy), 1, 1)
+    view, outlet = View(Costs(), best, 0.25, 4.0), Kept()
+    with mock.patch.object(Goals, "judge", side_effect=AssertionError("that is the driver's")):
+        trial = in_a_worker(terms, view, outlet, total=len(steps) + (not to_its_end))
+        for value, *found in steps:
+            trial.report(
+                value,
+                constraints={limit.name: g for limit, g in zip(limits, found, strict=False)},
+                model=value,
+                snapshot=float,
+            )
+        trial.close()
+    driver: StopperTrial | None = None
+    for result, message in outlet.sent:
+        attempt, report, end = message.attempt, message.report, message.end
+        if driver is None:
+            driver = stopper_of(goals, terms.policy).restart("t", *attempt[1:4])
+        if report is not None:
+            checked = {"checked_step": report.checked_step, "decided": GO_ON}
+            driver.observe(report.step, report.value, report.measured, **checked)  # type: ignore[arg-type]
+        if message.closed:
+            driver.finish(end and end.measured, checked_step=end and end.checked_step)
+        record = driver.record
+        loss, violation, _ = outcome(record, view)
+        told = record.best_valid or record.nearest
+        assert message.best is not None
+        assert message.best.step == (record.progress.best_step if told is None else told.step)
+        assert message.best.feasible == (record.best_valid is not None)
+        assert message.best.loss == result[BEST_VALUE] == (math.inf if loss is None else loss)
+        assert result[VIOLATION] == violation
+
+
+def test_steps_that_make_no_sense_are_refused_in_the_worker() -> None:
+    goals = Goals(Objective("loss", "min"), (Constraint("g", upper=1.0),))
+    terms, outlet = Terms(goals, acetune.ACE(interval=1), 1, 1), Kept()
+    trial = in_a_worker(terms, View(Costs(), (), 0.0, 1.0), outlet, total=3)
+    given_: dict[str, Any] = {"constraints": {"g": 0.5}}
+    assert trial.report(0.5, step=2, **given_).stratum == "valid"
+    with pytest.raises(ReportError, match="steps must rise"):
+        trial.report(0.5, step=1)
+    with pytest.raises(ReportError, match="lies beyond total_steps=3"):
+        trial.report(0.5, step=4)
+    with pytest.raises(ReportError, match="it cannot become 5"):
+        trial.declare(5)
+    assert trial.report(0.5, step=2).stratum == "valid"  # as it was said before
+    trial.report(0.5, step=3)
+    with pytest.raises(ReportError, match="has finished; step 4 comes too late"):
+        trial.report(0.5, step=4)
+    assert [message.report and message.report.step for _, message in outlet.sent] == [2, 2, 3]
 
 
 @pytest.mark.parametrize("name", ["tpe", "forest"])

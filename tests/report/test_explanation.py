@@ -30,6 +30,7 @@ from acetune.policies.policy import Policy
 from acetune.report._trial_detail import trial_detail
 from acetune.report.explanation import how_it_ended, telling, why_unchecked
 from acetune.report.figures import FIGURES, FigureData
+from acetune.study.store import TrialRow
 from acetune.study.view import StudyView
 from report.written import Attempt, Written, planned, write
 from run.helpers import by_hand, g_of, tune
@@ -90,15 +91,16 @@ def test_the_reports_are_those_of_the_file(stopped: StudyView) -> None:
     json.dumps(detail, allow_nan=False)
 
 
-ROW = {"trial": 7, "state": "running", "params": "{}", "traceback": None, "reason": NO_REASON,
-       "schedule": NO_REASON}  # fmt: skip
+ROW = TrialRow(
+    7, 1, {}, None, None, None, 0, "running", None, 1e9, None, NO_REASON, NO_REASON
+)  # fmt: skip
 
 
 def explained_plan(
     policy: Policy, total: int | None, interval: int | None, ratio: float | None
 ) -> str:
     schedule = planned(policy, total, interval, ratio)[-1]
-    return how_it_ended({**ROW, "schedule": schedule}, 1)[2]
+    return how_it_ended(ROW._replace(schedule=schedule), None)[2]
 
 
 @pytest.mark.parametrize(
@@ -148,12 +150,14 @@ def test_when_a_check_was_due_with_ace2(
     interval: int, total: int | None, policy: dict[str, Any], when: str
 ) -> None:
     assert explained_plan(ACE2(**policy), total, interval, 3.0) == f"constraint: due {when}"
-    told = why_unchecked({"schedule": planned(ACE2(**policy), total, interval, 3.0)[-1]}, True)
+    told = why_unchecked(
+        ROW._replace(schedule=planned(ACE2(**policy), total, interval, 3.0)[-1]), True
+    )
     assert (told is None) == (interval == total)
 
 
 def test_a_trial_that_runs_has_no_reason_yet() -> None:
-    assert how_it_ended(ROW, 1)[0] == "trial 7 running"
+    assert how_it_ended(ROW, None)[0] == "trial 7 running"
 
 
 def test_a_last_step_that_became_known_late_is_not_called_a_reason(study: Path) -> None:
@@ -175,12 +179,13 @@ def test_a_last_step_that_became_known_late_is_not_called_a_reason(study: Path) 
 
 
 def test_unchecked_reports_have_a_word_where_checks_were_due_along_the_way() -> None:
-    row = {"schedule": planned(ACE(), 64, 1, None)[-1]}
+    row = ROW._replace(schedule=planned(ACE(), 64, 1, None)[-1])
     assert str(why_unchecked(row, True)).startswith("unchecked: no check was due there, or")
     assert why_unchecked(row, False) is None
     for policy in (ACE(interval="end"), ASHA(constraints="after")):
-        assert why_unchecked({"schedule": planned(policy, 64, 64, None)[-1]}, True) is None
-    assert why_unchecked({"schedule": NO_REASON}, True) is None  # no constraints
+        row = ROW._replace(schedule=planned(policy, 64, 64, None)[-1])
+        assert why_unchecked(row, True) is None
+    assert why_unchecked(ROW, True) is None  # no constraints
 
 
 def test_long_trials_are_thinned_and_said_to_be(study: Path) -> None:

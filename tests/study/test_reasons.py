@@ -140,8 +140,8 @@ def test_a_code_with_other_words_does_not_change_what_was_written(tmp_path: Path
             store.end_trial(trial, 1, "stopped", reason, 1e9)
     rows = store.attempts()
     store.close()
-    assert [str(row["reason"]) for row in rows] == ["first", "second 2", "first"]
-    assert [row["reason"].code for row in rows] == ["cut", "cut_2", "cut"]
+    assert [str(row.reason) for row in rows] == ["first", "second 2", "first"]
+    assert [row.reason.code for row in rows] == ["cut", "cut_2", "cut"]
 
 
 def test_a_policy_with_its_own_checks_is_not_said_to_check_every_step() -> None:

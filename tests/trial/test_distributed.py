@@ -24,7 +24,6 @@ from acetune.core.goals import Goals, Objective
 from acetune.core.trial_record import Progress
 from acetune.distributed import Broadcast, SharedTrial, torch_broadcast
 from acetune.trial.link import Link, Plan, Reply, Report
-from acetune.trial.trial import TrialContext
 
 TOTAL = 6
 SPAWN = multiprocessing.get_context("spawn")
@@ -61,17 +60,16 @@ class ScriptedLink(Link):
 
 def scripted_trial(link: ScriptedLink, last_step: int = 0, **params: Any) -> Trial:
     constraint = Constraint("eod", upper=0.5)
-    context = TrialContext(
+    return Trial(
+        link,
+        Goals(Objective("auc", "max"), (constraint,)),
+        ACE(),
         number=7,
-        attempt=1,
         params={"rate": 0.5, **params},
-        goals=Goals(Objective("auc", "max"), (constraint,)),
-        policy=ACE(),
         folder=Path(),
         checkpoint=Path("before") if last_step else None,
         progress=Progress(last_step=last_step),
     )
-    return Trial(context, link)
 
 
 def stop() -> bool:

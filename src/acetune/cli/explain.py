@@ -38,21 +38,20 @@ def explain(
     console = Console()
     with viewing(study) as view, view.open() as store:
         trial = find_trial(which, store.names())
-        attempts = [] if trial is None else store.attempts(trial)
-        if not attempts:
+        latest = None if trial is None else view.trial(trial)
+        if latest is None:
             last = view.trials[-1].trial if view.trials else None
             raise StudyError(f"{study} has no trial {which}; it has trials 1 to {last}")
-        latest = attempts[-1]
-        place = (latest["trial"], latest["attempt"])
+        place = (latest.trial, latest.attempt)
         numbers = view.numbers(*place)
         reports, checks = store.reports_at(numbers), store.checks_at(numbers)
-        hardware = store.hardware().get(place)
+        hardware, traceback = store.hardware().get(place), store.traceback(*place)
         candidates = candidates_of(view)
         goals = view.goals
     best = choose_answer(candidates)
     lines = [
         *holds_answer(best, candidates, *place),
-        *how_it_ended(latest, len(attempts)),
+        *how_it_ended(latest, traceback),
         None if hardware is None else f"measured on: {hardware}",
         *(f"limit: {constraint.describe()}" for constraint in goals.constraints),
         None if reports else "it reported nothing",

@@ -322,10 +322,12 @@ class Goals:
                 violation += constraint.violation(result)
         return valid, violation
 
-    def measured_violation(self, measured: Mapping[str, Estimate | FailedCheck]) -> float:
-        """The sum over what was measured, without what counts for constraints left out."""
+    def violation(
+        self, measured: Mapping[str, Estimate | FailedCheck], left_out: float = LEFT_OUT
+    ) -> float:
+        """The sum of the scaled violations, with what a constraint that was left out counts for."""
         found = ((c, measured.get(c.name)) for c in self.constraints)
-        return sum((c.violation(result) for c, result in found if result is not None), 0.0)
+        return sum((left_out if m is None else c.violation(m) for c, m in found), 0.0)
 
     def relative_excesses(
         self, measured: Mapping[str, Estimate | FailedCheck]

@@ -205,42 +205,31 @@ class History:
 
     def _add_check(self, record: TrialRecord, check: CheckResult) -> None:
         """The outcome of a check: f*, the nearest miss and what the searcher will be told."""
-        record.last_check = check
+        before = record.best_valid
+        record.add_check(check)
         if check.measured:
             self.checks += 1
             self.costs.valid_n += check.valid
             self.costs.invalid_n += not check.valid
         if check.valid:
-            if check.loss < math.inf:
-                self._add_valid(record, check)
+            if record.best_valid is not None and record.best_valid is not before:
+                self._add_valid(record.best_valid, before)
             return
         if 0 < check.violation < math.inf:
             self._violations.add(check.violation)
-        if record.nearest is None or _misses_less(check, record.nearest):
-            record.nearest = _checkpoint(record, check)
         # for people: by what was measured
         miss = (check.measured_violation, check.loss)
         if self.nearest is None or miss < self._nearest_miss:
-            self.nearest, self._nearest_miss = _checkpoint(record, check), miss
+            self.nearest, self._nearest_miss = record.checkpoint(check), miss
 
-    def _add_valid(self, record: TrialRecord, check: CheckResult) -> None:
-        previous = record.best_valid
-        if previous is not None:
-            if check.loss >= previous.loss:
-                return
-            self._valid_losses.remove(previous.loss)
-        found = _checkpoint(record, check)
+    def _add_valid(self, found: Checkpoint, before: Checkpoint | None) -> None:
+        """A trial has a better valid checkpoint than ``before``."""
+        if before is not None:
+            self._valid_losses.remove(before.loss)
         self._valid_losses.add(found.loss)
-        record.best_valid = found
         if self.best is None or found.loss < self.best.loss:
             self.best = found
         self.gate = self.kth_best(self.keep)
-
-
-def _checkpoint(record: TrialRecord, check: CheckResult) -> Checkpoint:
-    return Checkpoint(
-        record.id, record.attempt, check.step, check.loss, check.measured, check.violation
-    )
 
 
 def _learned_from(
@@ -263,7 +252,3 @@ def _learned_from(
         if step >= max(since, 4) and step & (step - 1) == 0 and step >> 2 in loss_at
     ]
     return checks, losses
-
-
-def _misses_less(a: CheckResult, b: Checkpoint) -> bool:
-    return (a.violation, a.loss) < (b.violation, b.loss)

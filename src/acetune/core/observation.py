@@ -42,7 +42,7 @@ def check_result(
     if valid or len(goals.constraints) == 1:
         return CheckResult(step, loss, measured, valid, violation, violation, excess)
     left_out = tuple(c.name for c in goals.constraints if c.name not in measured)
-    found = goals.measured_violation(measured) if left_out else violation
+    found = goals.violation(measured, left_out=0.0) if left_out else violation
     violated = goals.violated(measured)
     return CheckResult(step, loss, measured, valid, violation, found, excess, violated, left_out)
 

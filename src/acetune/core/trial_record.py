@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from acetune.core.decision import INVALID, STRATA, UNCHECKED, VALID, Decision, Stratum
+from acetune.core.errors import ReportError
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.learning import Trend, combined
 from acetune.core.observation import CheckResult, Observation, TrialId
 from acetune.core.ranked_groups import Group, GroupId, Key
 from acetune.core.reason import NO_REASON, Reason
+from acetune.core.report_values import require_total_steps
 
 State: TypeAlias = Literal["running", "finished", "stopped", "failed", "interrupted"]
 
@@ -214,6 +216,59 @@ class TrialRecord:
             if not math.isnan(excess):
                 return verdict.step, excess
         return None
+
+    def declare(self, total_steps: int) -> None:
+        """The last step became known. Raises where it contradicts what was reported or told."""
+        total, progress = require_total_steps(total_steps), self.progress
+        if total is not None and total < progress.last_step:
+            raise ReportError(
+                f"total_steps={total} is below step {progress.last_step}, which trial {self.id!r} "
+                "has reported"
+            )
+        if progress.total_steps is not None and progress.total_steps != total:
+            raise ReportError(
+                f"trial {self.id!r} has total_steps={progress.total_steps}; it cannot become "
+                f"{total}"
+            )
+        progress.total_steps = total
+
+    def place(self, step: int) -> int | None:
+        """Where in the log a step stands that was reported before; None of a new one.
+
+        Raises where the step can be neither.
+        """
+        last, total = self.progress.last_step, self.progress.total_steps
+        if step <= last:
+            index = self.log.find(step)
+            if index is None:
+                raise ReportError(
+                    f"trial {self.id!r} reported step {step} after step {last}; steps must rise "
+                    "(a retried trial is a new attempt: start it again)"
+                )
+            return index
+        if self.state != "running":
+            raise ReportError(f"trial {self.id!r} has {self.state}; step {step} comes too late")
+        if total is not None and step > total:
+            raise ReportError(f"step {step} lies beyond total_steps={total}")
+        return None
+
+    def add_check(self, check: CheckResult) -> None:
+        """Remember what a check has found, if it is the trial's best."""
+        self.last_check = check
+        if check.valid:
+            best = math.inf if self.best_valid is None else self.best_valid.loss
+            if check.loss < best:
+                self.best_valid = self.checkpoint(check)
+        else:
+            least = self.nearest
+            if least is None or (check.violation, check.loss) < (least.violation, least.loss):
+                self.nearest = self.checkpoint(check)
+
+    def checkpoint(self, check: CheckResult) -> Checkpoint:
+        """The checkpoint that was checked."""
+        return Checkpoint(
+            self.id, self.attempt, check.step, check.loss, check.measured, check.violation
+        )
 
     def filed_in(self, group_id: GroupId) -> bool:
         """Whether a report of this attempt stands in the group."""

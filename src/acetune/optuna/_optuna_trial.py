@@ -5,25 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import optuna
 
 from acetune.core.errors import GoalError
+from acetune.core.goals import Goals
 from acetune.core.trial_record import Progress
 from acetune.optuna._optuna_link import KeepModel, OptunaLink
 from acetune.optuna._private_api import retried, stored
 from acetune.optuna._pruner import AcePruner
+from acetune.policies import Policy
 from acetune.trial.exclusive_link import ExclusiveLink
-from acetune.trial.trial import Trial, TrialContext
+from acetune.trial.trial import Trial
 
 
 class OptunaTrial(Trial):
     """A trial that reports to Optuna. Made by :func:`trial`."""
 
-    def __init__(
-        self, context: TrialContext, link: OptunaLink, clock: Callable[[], float] | None = None
-    ) -> None:
-        super().__init__(context, ExclusiveLink(link), clock)
+    def __init__(self, link: OptunaLink, goals: Goals, policy: Policy, **made: Any) -> None:
+        super().__init__(ExclusiveLink(link), goals, policy, **made)
         self._optuna = link
         self._finished: tuple[float | None, str] | None = None
 
@@ -108,16 +109,17 @@ def trial(
     if folder is None:
         name = re.sub(r"[^\w.-]+", "-", study.study_name)
         folder = Path(f"{name}.files") / f"trial-{trial.number}"
-    context = TrialContext(
+    made = OptunaTrial(
+        OptunaLink(trial, before, pruner, keep_model),
+        goals,
+        pruner.policy,
         number=trial.number,
         attempt=len(retried(before)) + 1,
         params=trial.params,
-        goals=goals,
-        policy=pruner.policy,
         folder=Path(folder),
         progress=progress,
+        clock=clock,
     )
-    made = OptunaTrial(context, OptunaLink(trial, before, pruner, keep_model), clock)
     if total_steps is not None:
         made.declare(total_steps)
     return made

@@ -55,19 +55,7 @@ class StopperTrial:
 
     def declare(self, total_steps: int) -> None:
         """Tell the last step of a trial that started without one. The interval stays."""
-        progress = self.record.progress
-        total = require_total_steps(total_steps)
-        if total is not None and total < progress.last_step:
-            raise ReportError(
-                f"total_steps={total} is below step {progress.last_step}, which trial "
-                f"{self.record.id!r} has reported"
-            )
-        if progress.total_steps is not None and progress.total_steps != total:
-            raise ReportError(
-                f"trial {self.record.id!r} has total_steps={progress.total_steps}; "
-                f"it cannot become {total}"
-            )
-        progress.total_steps = total
+        self.record.declare(total_steps)
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -123,17 +111,12 @@ class StopperTrial:
         :meth:`check_due` asked for. The same step again gets the decision it got before.
         ``decided`` is a decision taken earlier, which stands: what a resumed study replays.
         """
-        stopper, record = self._stopper, self.record
-        progress = record.progress
+        stopper = self._stopper
         loss = stopper.goals.objective.loss(as_number(value, "the objective"))
         step = require_step(step)
-        if step <= progress.last_step:
-            return self._again(step, loss, constraints)
-        if record.state != "running":
-            raise ReportError(f"trial {record.id!r} has {record.state}; step {step} comes too late")
-        if progress.total_steps is not None and step > progress.total_steps:
-            raise ReportError(f"step {step} lies beyond total_steps={progress.total_steps}")
-
+        index = self.record.place(step)
+        if index is not None:
+            return self._again(index, loss, constraints)
         self._require_latest()
         costs = None
         if constraint_cost_s is not None:
@@ -275,15 +258,9 @@ class StopperTrial:
             self._stopper.history.finished.append(self.record)
         self.record.state, self.record.reason = state, reason
 
-    def _again(self, step: int, loss: float, constraints: Mapping[str, object] | None) -> Decision:
+    def _again(self, index: int, loss: float, constraints: Mapping[str, object] | None) -> Decision:
         record, log = self.record, self.record.log
-        index = log.find(step)
-        if index is None:
-            raise ReportError(
-                f"trial {record.id!r} reported step {step} after step {record.progress.last_step}; "
-                "steps must rise (a retried trial is a new attempt: start it again)"
-            )
-        same = log.loss[index] == loss
+        step, same = log.step[index], log.loss[index] == loss
         if constraints is not None and same:
             same = log.digest.get(step, 0) == digest(self._stopper.goals.measurements(constraints))
         if not same:

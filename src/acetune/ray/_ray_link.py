@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, Protocol
 
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import FailedCheck
+from acetune.core.observation import CheckResult, Observation, unconstrained
 from acetune.core.outcome import outcome
-from acetune.core.trial_record import Progress
-from acetune.policies.policy import check_order, passes_gate
-from acetune.policies.stopper import stopper_of
+from acetune.core.trial_record import Progress, TrialRecord
+from acetune.policies.policy import Due, check_order, passes_gate
 from acetune.ray import _result_format as wire
 from acetune.ray._storage import Storage
 from acetune.ray.broadcast import BroadcastReader, Terms, View
@@ -86,9 +86,9 @@ class RayLink(Link):
         self._trial, self._reader, self._terms = trial, reader, terms
         self._view, self._outlet, self._progress = view, outlet, progress
         self._attempt = wire.Attempt(token, None, None, None, 0.0, progress.last_step)
-        # what this run has come to, by the same rules as in the driver
-        self._handle = stopper_of(terms.goals, terms.policy).start(trial)
-        self._record = self._handle.record
+        # what this run has come to: in every result, which only the worker can write to
+        self._record = TrialRecord(trial)
+        self._verdict: tuple[Due, bool] | None = None  # of the trial, on its latest check
         self._models: dict[int, wire.Model] = {}  # the last one kept, by its step
         self._last: Report | None = None
         self._saving: Callable[[Path], object] | None = None
@@ -108,14 +108,14 @@ class RayLink(Link):
             startup_s=startup_s,
             resumed_from=self._progress.last_step,
         )
-        self._stand()
         order = check_order(self._terms.policy, self._terms.goals, costs)
         return Plan(interval, self._gate(), self._keep_below(), order, self._view.trend)
 
     def declare(self, total_steps: int) -> None:
         """See Link. The driver learns it with the next report."""
+        self._stand()
+        self._record.declare(total_steps)
         self._attempt = self._attempt._replace(total_steps=total_steps)
-        self._handle.declare(total_steps)
 
     def note_hardware(self, description: str) -> None:
         """See Link. The driver learns it with the first report."""
@@ -125,7 +125,6 @@ class RayLink(Link):
         """Ray has restored a class trainable behind our back, before its first report here."""
         self._progress.last_step = step
         self._attempt = self._attempt._replace(resumed_from=step)
-        self._stand()
 
     def fresh_gate(self, report: Report) -> float:
         """See Link. As fresh as can be had without waiting."""
@@ -145,26 +144,27 @@ class RayLink(Link):
                 self._watchdog.daemon = True
                 self._watchdog.start()
 
+    def judged(self, due: Due, valid: bool | None) -> None:
+        """See Link. What the trial found is told on; the driver judges, and decides."""
+        if valid is not None:
+            self._verdict = due, valid
+        elif self._record.gated_at is None:
+            self._record.gated_at = due.step
+
     def report(self, report: Report) -> Reply:
         """See Link. Does not return if the trial was stopped."""
+        record = self._record
+        self._stand()
+        before = record.place(report.step)
+        if before is None:
+            self._take(report)
         self._last = report
-        self._handle.observe(
-            report.step,
-            report.value,
-            report.measured,
-            report.primary_cost_s,
-            report.check_cost_s,
-            checked_step=report.checked_step,
-            decided=_DRIVER_DECIDES,
-        )
         self._send(wire.Message(self._attempt, report), report)
         if self._wants_news(report):
             self._reader.ask()
         self._look()
         ended = report.step == self._attempt.total_steps
-        index = self._record.log.find(report.step)
-        assert index is not None  # it was taken, now or before
-        stratum = self._record.log.stratum_at(index)
+        stratum = record.log.stratum_at(-1 if before is None else before)
         decision = Decision(Action.CONTINUE, _WENT_ON, stratum, step=report.step)
         keep_below, trend = self._keep_below(), self._view.trend
         return Reply(decision, self._gate(), keep_below, stop=False, ended=ended, trend=trend)
@@ -172,10 +172,9 @@ class RayLink(Link):
     def finish(self, report: Report | None) -> None:
         """See Link. Also without a check: so the driver knows that none was forgotten."""
         assert self._last is not None  # it reported before it ended
-        if report is None:
-            self._handle.finish()
-        else:
-            self._handle.finish(report.measured, checked_step=report.checked_step)
+        check = None if report is None else self._check(report)
+        if check is not None:
+            self._record.add_check(check)
         self._send(wire.Message(self._attempt, None, report, closed=True), self._last)
 
     def keep_model(self, step: int, model: object) -> None:
@@ -199,12 +198,31 @@ class RayLink(Link):
     # -- inside ----------------------------------------------------------------------------------
 
     def _stand(self) -> None:
-        """The plan is known; the rest of the progress is what an earlier run has left."""
-        self._record.progress = replace(
-            self._progress,
-            total_steps=self._attempt.total_steps,
-            interval=self._attempt.interval,
-        )
+        """Where the trial stands. It counts a report itself when that has come back."""
+        self._record.progress = replace(self._progress)
+
+    def _take(self, report: Report) -> None:
+        """Count a report that is new."""
+        record, goals, check = self._record, self._terms.goals, self._check(report)
+        report.advance(record.progress, goals, None if check is None else check.valid)
+        loss = goals.objective.loss(report.value)
+        record.log.append(Observation(self._trial, report.step, loss, check), _DRIVER_DECIDES)
+        if check is not None:
+            record.add_check(check)
+        if report.step == record.progress.total_steps:
+            record.state = "finished"
+
+    def _check(self, report: Report) -> CheckResult | None:
+        """The check that came with a report, by the verdict that the trial itself had on it."""
+        goals = self._terms.goals
+        if not goals.constraints:
+            return unconstrained(report.step, goals.objective.loss(report.value))
+        if report.measured is None:
+            return None
+        assert self._verdict is not None  # the trial has made the check
+        due, valid = self._verdict
+        violation = 0.0 if valid else goals.violation(report.measured)
+        return CheckResult(due.step, due.loss, report.measured, valid, violation, violation)
 
     @property
     def _valid_loss(self) -> float:

@@ -20,9 +20,9 @@ from acetune.core.trial_record import Progress
 from acetune.ray import _result_format as wire
 from acetune.ray._ray_link import RayLink, Saving
 from acetune.ray._storage import Storage
-from acetune.ray.broadcast import BroadcastReader
+from acetune.ray.broadcast import BroadcastReader, Terms
 from acetune.trial.exclusive_link import ExclusiveLink
-from acetune.trial.trial import Trial, TrialContext
+from acetune.trial.trial import Trial
 
 _METADATA = "acetune"  # what our checkpoints are known by, and where their trial stood
 
@@ -31,10 +31,15 @@ class RayTrial(Trial):
     """A :class:`~acetune.Trial` whose reports go to Ray Tune."""
 
     def __init__(
-        self, context: TrialContext, link: RayLink, outlet: ClassOutlet | FunctionOutlet
+        self,
+        link: RayLink,
+        outlet: ClassOutlet | FunctionOutlet,
+        terms: Terms,
+        device: str | None,
+        **made: Any,
     ) -> None:
-        self._exclusive = ExclusiveLink(link, context.device)
-        super().__init__(context, self._exclusive)
+        self._exclusive = ExclusiveLink(link, device)
+        super().__init__(self._exclusive, terms.goals, terms.policy, device=device, **made)
         self._outlet = outlet
         self._ray_link = link
         if isinstance(outlet, ClassOutlet):
@@ -101,20 +106,16 @@ def trial(
         params = {} if trainable is None else trainable.config
     token = uuid.uuid4().hex[:12]
     return RayTrial(
-        TrialContext(
-            number=_number(outlet.trial, outlet.storage.trial_folder),
-            attempt=1,
-            params=params,
-            goals=terms.goals,
-            policy=terms.policy,
-            folder=outlet.storage.working_folder,
-            checkpoint=checkpoint,
-            progress=progress,
-            device="cuda:0" if outlet.resources.get("GPU") else None,
-            threads=max(1, int(outlet.resources.get("CPU", 1))),
-        ),
         RayLink(outlet.trial, token, reader, terms, view, outlet, progress),
         outlet,
+        terms,
+        device="cuda:0" if outlet.resources.get("GPU") else None,
+        number=_number(outlet.trial, outlet.storage.trial_folder),
+        params=params,
+        folder=outlet.storage.working_folder,
+        checkpoint=checkpoint,
+        progress=progress,
+        threads=max(1, int(outlet.resources.get("CPU", 1))),
     )
 
 

@@ -26,7 +26,7 @@ from acetune.searchers.space import Dimension, Scalar
 from acetune.trial.checks import Missing
 from acetune.trial.exclusive_link import ExclusiveLink
 from acetune.trial.link import Link, Plan, Reply, Report
-from acetune.trial.trial import Trial, TrialContext
+from acetune.trial.trial import Trial
 
 _EVERYTHING = ACE(truncation=0.0, interval=1, gate=False)  # checks every step, stops nothing
 _GO_ON = Decision(Action.CONTINUE, "everything is recorded", "unchecked")
@@ -65,10 +65,15 @@ def train_curve(
     recording = _RecordingLink(goals, task.confirm, lambda: trial.model)
     link = ExclusiveLink(recording)
     with tempfile.TemporaryDirectory() as folder:
-        context = TrialContext(
-            number, 1, params, goals, _EVERYTHING, Path(folder), device=None, threads=threads
+        trial = Trial(
+            link,
+            goals,
+            _EVERYTHING,
+            number=number,
+            params=params,
+            folder=Path(folder),
+            threads=threads,
         )
-        trial = Trial(context, link)
         try:
             with contextlib.suppress(TrialStopped):  # its curve was cut, and it went on
                 task.train(trial)

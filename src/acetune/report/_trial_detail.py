@@ -39,16 +39,17 @@ def trial_detail(view: StudyView, trial: int) -> dict[str, Any]:
         raise StudyError(f"{view.path} has no trial {trial}; {known}")
     candidates = candidates_of(view)
     best = choose_answer(candidates)
+    attempts = view.attempts(trial)
+    latest = attempts[-1]
+    attempt = latest.attempt
     with view.open() as store:
-        attempts = store.attempts(trial)
-        latest = attempts[-1]
-        attempt = latest["attempt"]
+        traceback = store.traceback(trial, attempt)
         hardware = store.hardware().get((trial, attempt))
         names = [name for name, number in store.names().items() if number == trial]
         star = answer_step(best, trial, attempt)
         reports, unchecked, left_out = _reports(view, store, trial, attempt, star)
     why = holds_answer(best, candidates, trial, attempt)
-    why += how_it_ended(latest, len(attempts), with_params=False)  # which have a table of their own
+    why += how_it_ended(latest, traceback, with_params=False)  # which have a table of their own
     why += [f"measured on: {hardware}"] if hardware is not None else []
     why += [f"limit: {constraint.describe()}" for constraint in view.goals.constraints]
     notes = (why_unchecked(latest, unchecked), left_out)
@@ -57,19 +58,23 @@ def trial_detail(view: StudyView, trial: int) -> dict[str, Any]:
         "trial": trial,
         "name": names[0] if names else None,
         "attempt": attempt,
-        "state": latest["state"],
-        "reason": str(latest["reason"]),
+        "state": latest.state,
+        "reason": str(latest.reason),
         "why": why + [note for note in notes if note is not None],
         "params": plain(view.params(trial)),
-        "total_steps": exact(latest["total_steps"]),
-        "interval": exact(latest["interval"]),
-        "cost_ratio": finite(latest["cost_ratio"]),
-        "started": latest["started"],
-        "ended": latest["ended"],
+        "total_steps": exact(latest.total_steps),
+        "interval": exact(latest.interval),
+        "cost_ratio": finite(latest.cost_ratio),
+        "started": latest.started,
+        "ended": latest.ended,
         "hardware": hardware,
         "attempts": [
-            {name: row[name] for name in ("attempt", "state")}
-            | {"reason": str(row["reason"]), "resumed_from": exact(row["resumed_from"])}
+            {
+                "attempt": row.attempt,
+                "state": row.state,
+                "reason": str(row.reason),
+                "resumed_from": exact(row.resumed_from),
+            }
             for row in attempts
         ],
         "reports": reports,

@@ -11,7 +11,8 @@ import numpy as np
 from acetune.report._json_values import exact, finite, plain
 from acetune.study.per_trial import NOT_REPORTED, Trials
 from acetune.study.report_arrays import STRATA, Array
-from acetune.study.view import StudyView, TrialRow
+from acetune.study.store import TrialRow
+from acetune.study.view import StudyView
 
 _LONGEST = 80  # characters of a word in the table
 #: the columns that the table on the page has, in this order, and whether narrow screens leave them

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ from acetune.core.formatting import estimate, number, parameters
 from acetune.core.goals import Goals
 from acetune.policies.policy import checked_along
 from acetune.study.findings import FoundCheckpoint
+from acetune.study.store import TrialRow
 from acetune.study.summary import step_of
 
 Row = Mapping[str, Any]  # of a table of the study file
@@ -22,18 +22,19 @@ _FRAME = re.compile(r'  File "(.*)", line \d+')
 _OURS = f"{Path(__file__).parent.parent}/"
 
 
-def how_it_ended(row: Row, attempts: int, *, with_params: bool = True) -> list[str]:
+def how_it_ended(row: TrialRow, traceback: str | None, *, with_params: bool = True) -> list[str]:
     """How a trial ended, with what parameters and when it was checked, a line each."""
-    reason = f": {row['reason']}" if row["reason"] else ""
-    lines = [f"trial {row['trial']} {row['state']}{reason}"]
+    reason = f": {row.reason}" if row.reason else ""
+    lines = [f"trial {row.trial} {row.state}{reason}"]
     if with_params:
-        lines.append(f"parameters: {parameters(json.loads(row['params']))}")
-    if row["schedule"]:
-        lines.append(f"constraint: {row['schedule']}")
-    if attempts > 1:
-        lines.insert(1, f"this is its attempt {attempts}; the earlier ones do not count any more")
-    if row["traceback"]:
-        lines.append(own_frames(row["traceback"].rstrip()))
+        lines.append(f"parameters: {parameters(row.params)}")
+    if row.schedule:
+        lines.append(f"constraint: {row.schedule}")
+    if row.attempt > 1:
+        again = f"this is its attempt {row.attempt}; the earlier ones do not count any more"
+        lines.insert(1, again)
+    if traceback:
+        lines.append(own_frames(traceback.rstrip()))
     return lines
 
 
@@ -88,9 +89,9 @@ def own_frames(traceback: str) -> str:
     return "\n".join(kept)
 
 
-def why_unchecked(row: Row, unchecked: bool) -> str | None:
+def why_unchecked(row: TrialRow, unchecked: bool) -> str | None:
     """A word on unchecked reports of a trial that was to be checked along the way."""
-    if not unchecked or not checked_along(row["schedule"]):
+    if not unchecked or not checked_along(row.schedule):
         return None
     return (
         "unchecked: no check was due there, or the checkpoint could not beat the best feasible one "

@@ -29,7 +29,7 @@ from acetune.trial.checks import evaluate, where_raised
 from acetune.trial.exclusive import DeviceUse, alone
 from acetune.trial.exclusive_link import ExclusiveLink
 from acetune.trial.hardware import synchronised_clock
-from acetune.trial.trial import Trial, TrialContext
+from acetune.trial.trial import Trial
 
 _LONGEST_TEXT = 20_000  # characters of an error that are sent to the driver
 
@@ -87,19 +87,19 @@ class WorkerLoop:
         self, checkpoint: Path | None, start: m.Start, folder: Path, pipe_link: PipeLink
     ) -> None:
         link = ExclusiveLink(pipe_link, self._setup.device, self._work.needs)
-        context = TrialContext(
+        trial = Trial(
+            link,
+            self._work.goals,
+            self._work.policy,
             number=start.number,
             attempt=start.attempt,
             params=start.params,
-            goals=self._work.goals,
-            policy=self._work.policy,
             folder=folder,
             checkpoint=checkpoint,
             progress=start.progress,
             device=self._setup.device,
             threads=self._setup.threads,
         )
-        trial = Trial(context, link)
         try:
             # a stopped trial that went on, and saw TrialStopped, ends as any stopped trial
             with contextlib.suppress(TrialStopped):

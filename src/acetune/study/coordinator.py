@@ -6,7 +6,6 @@ anything is acknowledged, so the file never knows less than a worker was told.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -21,7 +20,7 @@ from acetune.core.trial_record import Progress, State
 from acetune.policies.stopper import Stopper
 from acetune.study._journal import Journal, StudyJournal
 from acetune.study._kept_models import KeptModels
-from acetune.study.store import CheckRow, ReportRow, Store
+from acetune.study.store import CheckRow, ReportRow, Store, TrialRow
 from acetune.study.study_trial import StudyTrial
 from acetune.trial.link import Plan, Reply, Report
 
@@ -275,28 +274,27 @@ class StudyCoordinator(Coordinator):
     def load(self, retries: int = 0) -> list[int]:
         """Replay the study file into the history; returns the trials that were under way."""
         attempts = self.store.attempts()
-        plans = {(row["trial"], row["attempt"]): row for row in attempts}
+        plans = {(row.trial, row.attempt): row for row in attempts}
         for report, checks in self.store.reports():
             self._replay(report, checks, plans[report.trial, report.attempt])
         under_way = []
         for row in attempts:
-            number = row["trial"]
+            number, state, reason = row.trial, row.state, row.reason
             self._next = max(self._next, number + 1)
-            if row["state"] == "rejected":
+            if state == "rejected":
                 self.rejected += 1
                 continue
             trial = self._reopen(row)
-            trial.failures += row["state"] == "failed"
-            if row["state"] == "running":
-                row["state"], row["reason"] = "interrupted", _DRIVER_ENDED
-                ended = (number, row["attempt"], row["state"], row["reason"], self._clock())
+            trial.failures += state == "failed"
+            if state == "running":
+                state, reason = "interrupted", _DRIVER_ENDED
                 with self.store.transaction():
-                    self.store.end_trial(*ended)
-            if row["attempt"] == trial.attempt:
+                    self.store.end_trial(number, row.attempt, state, reason, self._clock())
+            if row.attempt == trial.attempt:
                 handle = trial.begun
-                if row["state"] == "finished":
+                if state == "finished":
                     handle.finish()  # notes what the gate skipped then, which is not in the file
-                handle.restore(row["state"], row["reason"])
+                handle.restore(state, reason)
         for number, trial in self.trials.items():
             state = trial.begun.state
             if state == "interrupted" or (state == "failed" and trial.failures <= retries):
@@ -304,23 +302,23 @@ class StudyCoordinator(Coordinator):
         self.kept_models.load()
         return under_way
 
-    def _reopen(self, row: Mapping[str, Any]) -> StudyTrial:
+    def _reopen(self, row: TrialRow) -> StudyTrial:
         """The trial of an attempt's row, started in the history if that attempt is new there."""
-        number, attempt = row["trial"], row["attempt"]
+        number, attempt = row.trial, row.attempt
         trial = self.trials.get(number)
         if trial is None:
-            trial = self.trials[number] = StudyTrial(number, attempt, json.loads(row["params"]))
+            trial = self.trials[number] = StudyTrial(number, attempt, row.params)
         if trial.handle is None or trial.attempt < attempt:
             trial.attempt = attempt
             trial.handle = self.stopper.restart(
-                number, row["total_steps"], row["interval"], row["cost_ratio"], row["resumed_from"]
+                number, row.total_steps, row.interval, row.cost_ratio, row.resumed_from
             )
             # an attempt before it that never reported is not in the history
             trial.handle.record.attempt = attempt
             trial.handle.record.order = number - 1
         return trial
 
-    def _replay(self, row: ReportRow, checks: Iterable[CheckRow], plan: Mapping[str, Any]) -> None:
+    def _replay(self, row: ReportRow, checks: Iterable[CheckRow], plan: TrialRow) -> None:
         handle = self._reopen(plan).begun
         measured = {c.constraint: c.measurement for c in checks} or None
         costs = {c.constraint: c.cost_s for c in checks if c.cost_s is not None} or None
@@ -329,8 +327,8 @@ class StudyCoordinator(Coordinator):
             stratum: Any = row.stratum
             decided = Decision(action, _BEFORE, stratum, row.rank, row.of, row.step)
             if action is Action.STOP:
-                reason = plan["reason"]
-                decided = replace(decided, why=reason.wording, numbers=reason.numbers)
+                why = plan.reason
+                decided = replace(decided, why=why.wording, numbers=why.numbers)
             handle.observe(
                 row.step,
                 row.objective,

@@ -30,9 +30,9 @@ from acetune.study.findings import FailureOfCheck, FoundCheckpoint, Ledger
 from acetune.study.ledger import failed_check, ledger_of
 from acetune.study.per_trial import Trials
 from acetune.study.report_arrays import STEP, STRATA, UNCHECKED, Array
-from acetune.study.store import Store
+from acetune.study.store import Store, TrialRow
 from acetune.study.summary import step_of, summary_html, summary_text
-from acetune.study.view import StudyView, TrialRow, viewing
+from acetune.study.view import StudyView, viewing
 
 if TYPE_CHECKING:
     import pandas

@@ -17,12 +17,13 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.measurements import from_columns, to_json
 from acetune.core.reason import Reason, Wording
+from acetune.core.trial_record import State
 from acetune.study._formats import (
     FORMAT,
     SCHEMA,
@@ -47,6 +48,31 @@ FileFault = sqlite3.Error  # what writing may raise within a transaction; it end
 _APPLICATION_ID = 0x41434554  # "ACET"
 _AT_ONCE = 10_000  # numbers in a query; SQLite takes 32,766
 _HEADER = 100  # bytes of a SQLite file before its tables
+
+
+class TrialRow(NamedTuple):
+    """One row of ``trials``: an attempt of a trial."""
+
+    trial: int
+    attempt: int
+    params: dict[str, Any]
+    total_steps: int | None
+    interval: int | None
+    cost_ratio: float | None
+    resumed_from: int
+    state: State | Literal["rejected"]
+    startup_cost_s: float | None
+    started: float
+    ended: float | None
+    reason: Reason  # why it ended
+    schedule: Reason  # when it is checked
+
+    @classmethod
+    def read(cls, values: tuple[Any, ...], wordings: Mapping[str, Wording]) -> TrialRow:
+        """The row of what :meth:`Store.trial_values` gives."""
+        reason, schedule = (as_reason(wordings, *values[at : at + 2]) for at in (11, 13))
+        fields: list[Any] = [*values[:2], json.loads(values[2]), *values[3:11], reason, schedule]
+        return cls(*fields)
 
 
 class ReportRow(NamedTuple):
@@ -489,16 +515,24 @@ class Store:
                 ahead = checks.fetchone()
             yield row, found
 
-    def attempts(self, trial: int | None = None) -> list[dict[str, Any]]:
-        """The rows of ``trials`` of all attempts, or of those of one trial, in order."""
-        which = "" if trial is None else "WHERE trial = ? "
-        values = () if trial is None else (trial,)
-        rows = self.rows(f"SELECT * FROM trials {which}ORDER BY trial, attempt", values)
+    def attempts(self) -> list[TrialRow]:
+        """All attempts of all trials, in order."""
         wordings = self.wordings()
-        for row in rows:
-            for name in ("reason", "schedule"):
-                row[name] = as_reason(wordings, row[name], row.pop(f"{name}_numbers"))
-        return rows
+        return [TrialRow.read(values, wordings) for values in self.trial_values()]
+
+    def trial_values(self) -> list[tuple[Any, ...]]:
+        """The same as the file has it: for those who read only what has changed."""
+        return self._db.execute(
+            "SELECT trial, attempt, params, total_steps, interval, cost_ratio, resumed_from, "
+            "state, startup_cost_s, started, ended, reason, reason_numbers, schedule, "
+            "schedule_numbers FROM trials ORDER BY trial, attempt"
+        ).fetchall()
+
+    def traceback(self, trial: int, attempt: int) -> str | None:
+        """Of the error that an attempt ended with, if it did."""
+        sql = "SELECT traceback FROM trials WHERE trial = ? AND attempt = ?"
+        found: tuple[str | None] = self._db.execute(sql, (trial, attempt)).fetchone()
+        return found[0]
 
     def configurations(self) -> dict[int, dict[str, Any]]:
         """The parameters of all trials, in the order of their numbers."""

@@ -7,18 +7,18 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Goals, goals_from_json
 from acetune.core.measurements import from_json
-from acetune.core.reason import Reason, Wording
-from acetune.study._formats import as_reason, connect_as_now, read_wordings
+from acetune.core.reason import Reason
+from acetune.study._formats import as_reason, connect_as_now
 from acetune.study.read_ahead import ReadAhead
 from acetune.study.report_arrays import (
     Array,
@@ -29,40 +29,17 @@ from acetune.study.report_arrays import (
     read_checks,
     read_reports,
 )
-from acetune.study.store import Store, understanding
+from acetune.study.store import Store, TrialRow, understanding
 from acetune.trial.artifacts import Kept
 
 _Stat: TypeAlias = tuple[int, ...] | None  # what changes when a file does; None: there is none
 
-_TRIALS = (
-    "SELECT trial, attempt, params, total_steps, interval, cost_ratio, resumed_from, state, "
-    "startup_cost_s, started, ended, reason, reason_numbers, schedule, schedule_numbers "
-    "FROM trials ORDER BY trial, attempt"
-)
 _SMALL = (
     ("study", "rowid"),
     ("sessions", "session"),
     ("confirmations", "use"),
     ("checkpoints", "trial, attempt, step"),
 )
-
-
-class TrialRow(NamedTuple):
-    """An attempt of a trial, as the table ``trials`` has it."""
-
-    trial: int
-    attempt: int
-    params: dict[str, Any]
-    total_steps: int | None
-    interval: int | None
-    cost_ratio: float | None
-    resumed_from: int
-    state: str
-    startup_cost_s: float | None
-    started: float
-    ended: float | None
-    reason: Reason  # why it ended
-    schedule: Reason  # when it is checked
 
 
 class StudyView:
@@ -239,7 +216,7 @@ class StudyView:
         with self._connected() as (store, db):
             db.execute("BEGIN")  # all tables as they were at one moment
             changed = self._read_small_tables(store)
-            changed |= self._read_trials(db)
+            changed |= self._read_trials(store)
             changed |= self._read_columns(db)
         return changed
 
@@ -269,9 +246,8 @@ class StudyView:
         self.disk_bytes = sum(row["bytes"] for row in read["checkpoints"])
         return True
 
-    def _read_trials(self, db: sqlite3.Connection) -> bool:
-        rows = db.execute(_TRIALS).fetchall()
-        wordings = read_wordings(db)
+    def _read_trials(self, store: Store) -> bool:
+        rows, wordings = store.trial_values(), store.wordings()
         self.startup_s = sum(row[8] or 0.0 for row in rows)
         latest = {row[0]: row for row in rows}  # the last of several attempts stays
         if latest == self._trial_rows:
@@ -280,10 +256,10 @@ class StudyView:
         if len(latest) < len(rows):
             for row in rows:
                 if row is not latest[row[0]]:
-                    self._earlier.setdefault(row[0], []).append(_trial_row(row, wordings))
+                    self._earlier.setdefault(row[0], []).append(TrialRow.read(row, wordings))
         known = {trial.trial: trial for trial in self.trials}
         self.trials = [
-            known[number] if self._trial_rows.get(number) == row else _trial_row(row, wordings)
+            known[number] if self._trial_rows.get(number) == row else TrialRow.read(row, wordings)
             for number, row in latest.items()
         ]
         self._trial_rows = latest
@@ -370,12 +346,6 @@ class StudyView:
             os.close(lock)
         self._free = signature
         return False
-
-
-def _trial_row(row: tuple[Any, ...], wordings: Mapping[str, Wording]) -> TrialRow:
-    reason, schedule = (as_reason(wordings, *row[at : at + 2]) for at in (11, 13))
-    fields: list[Any] = [*row[:2], json.loads(row[2]), *row[3:11], reason, schedule]
-    return TrialRow(*fields)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from acetune.core.trial_record import Progress
 from acetune.policies import ACE
 from acetune.trial.artifacts import checkpoint_writer, load_model, write_folder, write_model
 from acetune.trial.link import Link, Plan, Reply, Report
-from acetune.trial.trial import Trial, TrialContext
+from acetune.trial.trial import Trial
 
 
 class NotingLink(Link):
@@ -96,14 +96,14 @@ def make_trial(
 ) -> tuple[Trial, NotingLink]:
     """A trial of a study with one constraint, ``limit``, that holds unless a test says so."""
     link = NotingLink(folder, interval, stop_at)
-    context = TrialContext(
+    trial = Trial(
+        link,
+        Goals(Objective(objective, mode), (Constraint("limit", upper=upper, check=check),)),
+        ACE(interval=interval),
         number=1,
-        attempt=1,
         params={},
-        goals=Goals(Objective(objective, mode), (Constraint("limit", upper=upper, check=check),)),
-        policy=ACE(interval=interval),
         folder=folder,
         checkpoint=checkpoint,
         progress=Progress(last_step=last_step),
     )
-    return Trial(context, link), link
+    return trial, link

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from acetune.policies.policy import Due
 from acetune.trial.exclusive import DeviceNeeds, DeviceUse, alone
 from acetune.trial.link import Link, Plan, Reply, Report
 
@@ -88,6 +89,10 @@ class ExclusiveLink(Link):
     def checking(self, constraint: str | None) -> None:
         """See Link."""
         self._link.checking(constraint)
+
+    def judged(self, due: Due, valid: bool | None) -> None:
+        """See Link."""
+        self._link.judged(due, valid)
 
     def report(self, report: Report) -> Reply:
         """See Link. By now training has taken a GPU, if it does: the hardware can be told."""

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from acetune.core.decision import Decision
-from acetune.core.goals import Estimate, FailedCheck
-from acetune.core.learning import Trend
+from acetune.core.goals import Estimate, FailedCheck, Goals
+from acetune.core.learning import Trend, combined
+from acetune.core.trial_record import Progress
+from acetune.policies.policy import Due
 
 
 class Plan(NamedTuple):
@@ -46,6 +48,13 @@ class Report(NamedTuple):
     snapshot_cost_s: float = 0.0
     metrics: Mapping[str, float] | None = None
 
+    def advance(self, progress: Progress, goals: Goals, valid: bool | None) -> None:
+        """Take the report into account as the driver does: so that asking costs no message."""
+        progress.spend(self.step, self.primary_cost_s, self.check_cost_s)
+        excess = combined(goals.relative_excesses(self.measured or {}))
+        loss = goals.objective.loss(self.value)
+        progress.advance(self.step, loss, self.checked_step, valid, excess)
+
 
 class Link(Protocol):
     """How a trial talks to its engine. Subclass it: some methods do nothing unless overridden."""
@@ -73,6 +82,13 @@ class Link(Protocol):
 
     def checking(self, constraint: str | None) -> None:
         """A check with a timeout starts now; None: it has ended."""
+
+    def judged(self, due: Due, valid: bool | None) -> None:
+        """A check was due: whether all limits hold, None where it could not win and was not made.
+
+        Told before the report that it belongs to.
+        """
+        return
 
     def report(self, report: Report) -> Reply:
         """A report; returns when it is safely recorded."""

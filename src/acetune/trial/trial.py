@@ -11,14 +11,12 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from acetune.core.decision import Decision
 from acetune.core.errors import ReportCallError, ReportError, TrialStopped
 from acetune.core.goals import Goals, Objective
-from acetune.core.learning import combined
 from acetune.core.report_values import (
     require_cost,
     require_step,
@@ -31,22 +29,6 @@ from acetune.policies.policy import Due, Policy, check_due, finish_due, passes_g
 from acetune.trial.checks import MISSING, Constant, Missing, arguments_for, evaluate, takes_model
 from acetune.trial.hardware import synchronised_clock
 from acetune.trial.link import Link, Report
-
-
-@dataclass(frozen=True, slots=True)
-class TrialContext:
-    """What a trial is made of, apart from its link."""
-
-    number: int
-    attempt: int
-    params: Mapping[str, Any]
-    goals: Goals
-    policy: Policy
-    folder: Path
-    checkpoint: Path | None = None
-    progress: Progress = field(default_factory=Progress)  # where a resumed attempt stands
-    device: str | None = None
-    threads: int = 1
 
 
 class Trial:
@@ -69,15 +51,27 @@ class Trial:
     """
 
     def __init__(
-        self, context: TrialContext, link: Link, clock: Callable[[], float] | None = None
+        self,
+        link: Link,
+        goals: Goals,
+        policy: Policy,
+        *,
+        number: int,
+        params: Mapping[str, Any],
+        folder: Path,
+        attempt: int = 1,
+        checkpoint: Path | None = None,
+        progress: Progress | None = None,  # where a resumed attempt stands
+        device: str | None = None,
+        threads: int = 1,
+        clock: Callable[[], float] | None = None,
     ) -> None:
-        self.params: dict[str, Any] = dict(context.params)
-        self.number, self.attempt = context.number, context.attempt
-        self.checkpoint, self.folder = context.checkpoint, context.folder
-        self.device, self.threads = context.device, context.threads
-        self._goals, self._policy = context.goals, context.policy
-        self._progress = context.progress
-        self._link = link
+        self.params: dict[str, Any] = dict(params)
+        self.number, self.attempt = number, attempt
+        self.checkpoint, self.folder = checkpoint, folder
+        self.device, self.threads = device, threads
+        self._link, self._goals, self._policy = link, goals, policy
+        self._progress = Progress() if progress is None else progress
         self._clock = clock or synchronised_clock
         self._owner = os.getpid()
         self._reporting = threading.RLock()  # several threads may report: one after the other
@@ -236,7 +230,7 @@ class Trial:
             self._snapshot_s = 0.0  # costs that are given replace the clock's, this one too
             reply = self._link.report(report)
             if step > self._progress.last_step:
-                self._advance(report, loss, valid)
+                report.advance(self._progress, self._goals, valid)
             self._gate, self._keep_below = reply.gate, reply.keep_below
             self._progress.trend = reply.trend
             self._ended = reply.ended
@@ -278,17 +272,11 @@ class Trial:
         if self._goals.constraints:
             kept = self._has_best()
             due = finish_due(self._policy, progress, self._gate, best_kept=kept)
-        if due is None or not due.open:
-            self._link.finish(None)
-            return
-        value = self._goals.objective.value(progress.last_loss)
-        gate = self._link.fresh_gate(Report(progress.last_step, value, due.step))
-        self._gate = min(self._gate, gate)
-        if not passes_gate(self._policy, due.loss, gate):
+        report = Report(progress.last_step, self._goals.objective.value(progress.last_loss))
+        if due is None or not self._worth_it(due, report):
             self._link.finish(None)
             return
         model = self._best[1] if self._best and self._best[0] == due.step else self._model
-        report = Report(progress.last_step, value)
         report, _ = self._checked(report, due, self._checks, model, None)
         self._link.finish(report._replace(snapshot_cost_s=self._snapshot_s))
 
@@ -302,12 +290,6 @@ class Trial:
         self._gate, self._keep_below, self._order = plan.gate, plan.keep_below, plan.order
         self._progress.trend = plan.trend
         self._begun = True
-
-    def _advance(self, report: Report, loss: float, valid: bool | None) -> None:
-        """The worker's own progress, as the driver has it: so that asking costs no message."""
-        self._progress.spend(report.step, report.primary_cost_s, report.check_cost_s)
-        excess = combined(self._goals.relative_excesses(report.measured or {}))
-        self._progress.advance(report.step, loss, report.checked_step, valid, excess)
 
     def _next_step(self, step: int | None) -> int:
         if step is None:
@@ -371,17 +353,23 @@ class Trial:
             began = self._clock()
             self._best = (step, snapshot(model))
             self._snapshot_s += self._clock() - began
-        if due is None or not due.open:
-            return report, None
-        gate = self._link.fresh_gate(report._replace(checked_step=due.step))
-        self._gate = min(self._gate, gate)
-        if not passes_gate(policy, due.loss, self._gate):
+        if due is None or not self._worth_it(due, report):
             return report, None
         subject = model
         if due.step != step:
             assert self._best is not None  # best_kept said so
             subject = self._best[1]
         return self._checked(report, due, checks, subject, cost, snapshot)
+
+    def _worth_it(self, due: Due, report: Report) -> bool:
+        """Whether a check that is due can still win, by the freshest gate that can be had."""
+        if due.open:
+            gate = self._link.fresh_gate(report._replace(checked_step=due.step))
+            self._gate = min(self._gate, gate)
+            if passes_gate(self._policy, due.loss, self._gate):
+                return True
+        self._link.judged(due, None)
+        return False
 
     def _checked(
         self,
@@ -408,6 +396,7 @@ class Trial:
             self._keep(due.step, due.loss, model, None if copied else snapshot)
         if cost is not None:
             costs = split_costs(self._goals, cost, measured)
+        self._link.judged(due, valid)
         report = report._replace(checked_step=due.step, measured=measured, check_cost_s=costs)
         return report, valid
 

@@ -14,7 +14,7 @@ from acetune.report.figures._figure_data import FigureData, Floats, Mask, thinne
 from acetune.report.figures._look import BEST_OF_ALL, INVALID, NEUTRAL, Json, scatter
 from acetune.report.figures._ranges import log_axis, within_reach
 from acetune.report.figures._text import number, plain
-from acetune.study.view import TrialRow
+from acetune.study.store import TrialRow
 
 _TITLE = "Check along the way, or at the end?"
 _MOST = 600

@@ -27,7 +27,7 @@ def reasons(digest: FigureData) -> Drawing:
     if not trials:
         return nothing("reasons", _TITLE, "No trials yet.")
     counted: list[tuple[str, str, str, int]] = []  # state, reason, stratum, how many
-    states = Counter(row.state for row in trials)
+    states: Counter[str] = Counter(row.state for row in trials)
     for state, text in (("finished", "ran to the end"), ("running", "still running")):
         if states[state]:
             counted.append((state, text, "", states[state]))

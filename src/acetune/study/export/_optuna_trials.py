@@ -36,8 +36,9 @@ from acetune.core.goals import Estimate, FailedCheck, Goals
 from acetune.core.numbers import is_number
 from acetune.searchers.optuna_samplers import amounts, distributions
 from acetune.searchers.space import Choice, Dimension, Float, Integer, Space
-from acetune.study.export._gathered import ExportedTrial, Gathered
+from acetune.study.export._gathered import Gathered
 from acetune.study.export._tables import as_text, utf8
+from acetune.study.store import TrialRow
 
 PASSED_OVER = "passed over"
 _LIST = "constraints"  # where Optuna 4 kept them, and optuna-dashboard reads them
@@ -45,82 +46,73 @@ _LIST = "constraints"  # where Optuna 4 kept them, and optuna-dashboard reads th
 
 def frozen_trials(gathered: Gathered, *, for_dashboard: bool) -> Iterator[FrozenTrial]:
     """The trials of a study, in their order."""
-    goals, trials = gathered.goals, gathered.trials()
-    searched = _distributions(gathered.info["space"], [trial.row.params for trial in trials])
-    violations = [t.nearest_miss.violation for t in trials if t.nearest_miss is not None]
+    goals, rows, numbers = gathered.goals, gathered.trials, gathered.numbers
+    searched = _distributions(gathered.info["space"], [row.params for row in rows])
+    violations = [found.violation for found in gathered.nearest_miss.values()]
     largest = max(filter(math.isfinite, violations), default=1.0)
-    passed_over = _passed_over(gathered, trials)
-    for trial in trials:
-        constraints = _constraints(goals, trial, largest)
-        if trial.row.trial in passed_over:
+    passed_over = _passed_over(gathered)
+    losses, times = numbers.best_loss.tolist(), numbers.last_time
+    costs = zip(numbers.training_s.tolist(), numbers.checks_s.tolist(), strict=True)
+    for row, best_loss, last_time, spent in zip(rows, losses, times, costs, strict=True):
+        constraints = _constraints(gathered, row.trial, largest)
+        if row.trial in passed_over:
             constraints[_name_for_passed_over(goals)] = 1.0
-        curve = gathered.curve(trial.row.trial)
-        yield _frozen(trial, curve, searched, constraints, for_dashboard)
+        state, found = _state(gathered, row, best_loss), gathered.found(row.trial)
+        complete = state is TrialState.COMPLETE
+        own = {name: value for name, value in row.params.items() if name in searched}
+        indices = {str(index) for index in range(len(constraints))}
+        both = for_dashboard and constraints and not indices & set(constraints)
+        made = create_trial(
+            state=state,
+            value=found.value if complete and found is not None else None,
+            params={utf8(k): _stored_value(searched[k], value) for k, value in own.items()},
+            distributions={utf8(name): searched[name] for name in own},
+            user_attrs=_attributes(gathered, row, *spent),
+            system_attrs={_LIST: list(constraints.values())} if both else {},
+            intermediate_values=gathered.curve(row.trial),
+            constraints=constraints,
+        )
+        # create_trial sets the time of the day
+        made.datetime_start = datetime.fromtimestamp(row.started)
+        if state.is_finished():
+            made.datetime_complete = datetime.fromtimestamp(row.ended or last_time)
+        yield made
 
 
-def _frozen(
-    trial: ExportedTrial,
-    curve: dict[int, float],
-    distributions: Mapping[str, BaseDistribution],
-    constraints: dict[str, float],
-    for_dashboard: bool,
-) -> FrozenTrial:
-    state, found = _state(trial), trial.found
-    complete = state is TrialState.COMPLETE
-    own = {name: value for name, value in trial.row.params.items() if name in distributions}
-    numbers = {str(number) for number in range(len(constraints))}
-    both = for_dashboard and constraints and not numbers & set(constraints)
-    made = create_trial(
-        state=state,
-        value=found.value if complete and found is not None else None,
-        params={utf8(k): _stored_value(distributions[k], value) for k, value in own.items()},
-        distributions={utf8(name): distributions[name] for name in own},
-        user_attrs=_attributes(trial),
-        system_attrs={_LIST: list(constraints.values())} if both else {},
-        intermediate_values=curve,
-        constraints=constraints,
-    )
-    # create_trial sets the time of the day
-    made.datetime_start = datetime.fromtimestamp(trial.row.started)
-    if state.is_finished():
-        made.datetime_complete = datetime.fromtimestamp(trial.row.ended or trial.last_time)
-    return made
-
-
-def _state(trial: ExportedTrial) -> TrialState:
-    state = trial.row.state
-    if trial.best_valid is not None:
+def _state(gathered: Gathered, row: TrialRow, best_loss: float) -> TrialState:
+    if row.trial in gathered.best_valid:
         return TrialState.COMPLETE
-    if state == "running":
+    if row.state == "running":
         return TrialState.RUNNING
-    if state == "failed":
+    if row.state == "failed":
         return TrialState.FAIL
-    if state == "finished":
-        if trial.nearest_miss is not None:
+    if row.state == "finished":
+        if row.trial in gathered.nearest_miss:
             return TrialState.COMPLETE
-        return TrialState.FAIL if trial.best_loss == math.inf else TrialState.PRUNED
+        return TrialState.FAIL if best_loss == math.inf else TrialState.PRUNED
     return TrialState.PRUNED
 
 
-def _constraints(goals: Goals, trial: ExportedTrial, largest: float) -> dict[str, float]:
+def _constraints(gathered: Gathered, trial: int, largest: float) -> dict[str, float]:
     """How far beyond each limit the checkpoint lies, relative to it: 0 or less is feasible."""
-    if trial.found is None:
+    found = gathered.found(trial)
+    if found is None:
         return {}
-    measured: dict[str, Estimate | FailedCheck] = dict(trial.found.constraints)
-    measured |= {name: FailedCheck(error) for name, error in trial.errors.items()}
-    return amounts(goals, measured, largest)
+    measured: dict[str, Estimate | FailedCheck] = dict(found.constraints)
+    errors = gathered.errors.get(trial, {})
+    measured |= {name: FailedCheck(error) for name, error in errors.items()}
+    return amounts(gathered.goals, measured, largest)
 
 
-def _passed_over(gathered: Gathered, trials: list[ExportedTrial]) -> set[int]:
+def _passed_over(gathered: Gathered) -> set[int]:
     """Trials that would win in the search, and gave way to one that fresh data confirmed.
 
     Where fresh data has rejected what was found, or where the answer is not the best that its
     trial has by now, none of them may win.
     """
-    answer, ranking = gathered.info["answer"], gathered.ranking
-    for trial in trials:
-        best = trial.best_valid
-        if best and {"trial": best.trial, "attempt": best.attempt, "step": best.step} == answer:
+    answer, ranking = gathered.info["answer"], gathered.numbers.ranking
+    for best in gathered.best_valid.values():
+        if {"trial": best.trial, "attempt": best.attempt, "step": best.step} == answer:
             return set(ranking[: ranking.index(best.trial)])
     return set(ranking)
 
@@ -132,19 +124,21 @@ def _name_for_passed_over(goals: Goals) -> str:
     return name
 
 
-def _attributes(trial: ExportedTrial) -> dict[str, Any]:
+def _attributes(
+    gathered: Gathered, row: TrialRow, training_s: float, checks_s: float
+) -> dict[str, Any]:
     """What Optuna has no place for, under the names of the table of trials."""
-    row, found = trial.row, trial.found
+    found, best = gathered.found(row.trial), gathered.best_valid.get(row.trial)
     attributes: dict[str, Any] = {
         "trial": row.trial,
         "attempts": row.attempt,
         "state": row.state,
         "reason": str(row.reason),
-        "stratum": trial.stratum,
+        "stratum": gathered.stratum(row.trial),
         "total_steps": row.total_steps,
         "interval": row.interval,
-        "training_s": trial.training_s,
-        "checks_s": trial.checks_s,
+        "training_s": training_s,
+        "checks_s": checks_s,
     }
     if found is not None:
         attributes["found_step"] = found.step
@@ -155,9 +149,10 @@ def _attributes(trial: ExportedTrial) -> dict[str, Any]:
             attributes[f"constraint.{name}"] = measured.value
             if measured.stderr:
                 attributes[f"stderr.{name}"] = measured.stderr
-        attributes |= {f"constraint.{name}": error for name, error in trial.errors.items()}
-    if trial.status is not None:
-        attributes["confirmation"] = trial.status
+        errors = gathered.errors.get(row.trial, {})
+        attributes |= {f"constraint.{name}": error for name, error in errors.items()}
+    if best is not None and best.status is not None:
+        attributes["confirmation"] = best.status
     return attributes
 
 

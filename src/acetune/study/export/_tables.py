@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TextIO, TypeAlias
 
 from acetune.core.errors import MissingExtraError
-from acetune.study.export._gathered import ExportedTrial, Gathered, gathering
+from acetune.study.export._gathered import Gathered, gathering
 from acetune.study.export.destinations import require_free, table_files
-from acetune.study.findings import FoundCheckpoint
 from acetune.study.store import CheckRow, ReportRow
 from acetune.study.whole_files import replacing
 
@@ -86,7 +85,7 @@ class ExportColumn(NamedTuple):
 
     name: str
     kind: Kind
-    of: Callable[[ExportedTrial], Any] = lambda trial: None  # what stands in it, in that of trials
+    cells: Sequence[Any] = ()  # what stands in it, in that of trials
 
 
 _INTEGERS = ("seq", "trial", "attempt", "step", "checked_step", "rank", "of")
@@ -108,64 +107,52 @@ CHECKS = [_stored(name) for name in ("seq", "trial", "attempt", "step", *CheckRo
 
 def trial_columns(gathered: Gathered) -> list[ExportColumn]:
     """The columns of the table of trials: as in ``StudyResult.trials``, and more."""
-    value = gathered.goals.objective.value
+    rows, numbers, value = gathered.trials, gathered.numbers, gathered.goals.objective.value
+    best = [gathered.best_valid.get(row.trial) for row in rows]
+    found = [gathered.found(row.trial) for row in rows]
+    losses = numbers.best_loss.tolist()
     columns = [
-        ExportColumn("trial", "integer", lambda t: t.row.trial),
-        ExportColumn("attempts", "integer", lambda t: t.row.attempt),
-        ExportColumn("state", "text", lambda t: t.row.state),
-        ExportColumn("reason", "text", lambda t: str(t.row.reason)),
-        ExportColumn("total_steps", "integer", lambda t: t.row.total_steps),
-        ExportColumn("interval", "integer", lambda t: t.row.interval),
-        ExportColumn("cost_ratio", "number", lambda t: t.row.cost_ratio),
-        ExportColumn("last_step", "integer", lambda t: t.last_step or None),
-        ExportColumn("reports", "integer", lambda t: t.reports),
-        ExportColumn("checks", "integer", lambda t: t.checks),
-        ExportColumn("best_objective", "number", lambda t: _finite(t.best_loss, value)),
-        ExportColumn("best_valid_objective", "number", lambda t: _of(t.best_valid, "value")),
-        ExportColumn("stratum", "text", lambda t: t.stratum),
-        ExportColumn("found_attempt", "integer", lambda t: _of(t.found, "attempt")),
-        ExportColumn("found_step", "integer", lambda t: _of(t.found, "step")),
-        ExportColumn("found_objective", "number", lambda t: _of(t.found, "value")),
-        ExportColumn("violation", "number", lambda t: _of(t.found, "violation")),
-        ExportColumn("confirmation", "text", lambda t: t.status),
+        ExportColumn("trial", "integer", [row.trial for row in rows]),
+        ExportColumn("attempts", "integer", [row.attempt for row in rows]),
+        ExportColumn("state", "text", [row.state for row in rows]),
+        ExportColumn("reason", "text", [str(row.reason) for row in rows]),
+        ExportColumn("total_steps", "integer", [row.total_steps for row in rows]),
+        ExportColumn("interval", "integer", [row.interval for row in rows]),
+        ExportColumn("cost_ratio", "number", [row.cost_ratio for row in rows]),
+        ExportColumn("last_step", "integer", [n or None for n in numbers.last_step.tolist()]),
+        ExportColumn("reports", "integer", numbers.reports.tolist()),
+        ExportColumn("checks", "integer", numbers.checks.tolist()),
+        ExportColumn("best_objective", "number", [_finite(loss, value) for loss in losses]),
+        ExportColumn("best_valid_objective", "number", _of(best, "value")),
+        ExportColumn("stratum", "text", [gathered.stratum(row.trial) for row in rows]),
+        ExportColumn("found_attempt", "integer", _of(found, "attempt")),
+        ExportColumn("found_step", "integer", _of(found, "step")),
+        ExportColumn("found_objective", "number", _of(found, "value")),
+        ExportColumn("violation", "number", _of(found, "violation")),
+        ExportColumn("confirmation", "text", _of(best, "status")),
     ]
     for constraint in gathered.goals.constraints:
-        columns += _measured(constraint.name)
+        name = constraint.name
+        measured = [None if it is None else it.constraints.get(name) for it in found]
+        columns.append(ExportColumn(f"constraint.{name}", "number", _of(measured, "value")))
+        columns.append(ExportColumn(f"stderr.{name}", "number", _of(measured, "stderr")))
     columns += [
-        ExportColumn("startup_s", "number", lambda t: t.startup_s),
-        ExportColumn("training_s", "number", lambda t: t.training_s),
-        ExportColumn("checks_s", "number", lambda t: t.checks_s),
-        ExportColumn("snapshots_s", "number", lambda t: t.snapshots_s),
-        ExportColumn("started", "time", lambda t: t.row.started),
-        ExportColumn("ended", "time", lambda t: t.row.ended),
+        ExportColumn("startup_s", "number", gathered.startup_s),
+        ExportColumn("training_s", "number", numbers.training_s.tolist()),
+        ExportColumn("checks_s", "number", numbers.checks_s.tolist()),
+        ExportColumn("snapshots_s", "number", numbers.snapshots_s.tolist()),
+        ExportColumn("started", "time", [row.started for row in rows]),
+        ExportColumn("ended", "time", [row.ended for row in rows]),
     ]
-    trials = gathered.trials()
     names = dict.fromkeys(gathered.info["space"])  # in the order they were declared
-    names.update(dict.fromkeys(name for trial in trials for name in trial.row.params))
-    for name in names:
-        columns.append(
-            _parameter(name, [t.row.params[name] for t in trials if name in t.row.params])
-        )
+    names.update(dict.fromkeys(name for row in rows for name in row.params))
+    columns += [_parameter(name, [row.params.get(name) for row in rows]) for name in names]
     return columns
 
 
 def as_text(value: object) -> str:
     """A value of a parameter in words: lists and objects as JSON."""
     return json.dumps(value) if isinstance(value, (list, dict)) else str(value)
-
-
-def _measured(name: str) -> list[ExportColumn]:
-    def result(trial: ExportedTrial, field: Literal["value", "stderr"]) -> float | None:
-        found = trial.found
-        if found is None or name not in found.constraints:
-            return None
-        measured: float = getattr(found.constraints[name], field)
-        return measured
-
-    return [
-        ExportColumn(f"constraint.{name}", "number", lambda t: result(t, "value")),
-        ExportColumn(f"stderr.{name}", "number", lambda t: result(t, "stderr")),
-    ]
 
 
 def _parameter(name: str, values: list[Any]) -> ExportColumn:
@@ -177,16 +164,14 @@ def _parameter(name: str, values: list[Any]) -> ExportColumn:
         kind = "boolean"
     elif kinds and kinds <= {int, float} and not large:
         kind = "integer" if kinds == {int} else "number"
-
-    def of(trial: ExportedTrial) -> Any:
-        value = trial.row.params.get(name)
-        return value if value is None or kind != "text" else as_text(value)
-
-    return ExportColumn(f"param.{name}", kind, of)
+    if kind == "text":
+        values = [None if value is None else as_text(value) for value in values]
+    return ExportColumn(f"param.{name}", kind, values)
 
 
-def _of(found: FoundCheckpoint | None, field: str) -> Any:
-    return None if found is None else getattr(found, field)
+def _of(things: Sequence[object], field: str) -> list[Any]:
+    """A field of each, None where there is no such thing."""
+    return [None if thing is None else getattr(thing, field) for thing in things]
 
 
 def _finite(loss: float, value: Callable[[float], float]) -> float | None:
@@ -222,7 +207,7 @@ def _write(
                 )
     columns = trial_columns(gathered)
     with table(paths[0], columns) as trials:
-        rows = (tuple(column.of(trial) for column in columns) for trial in gathered.trials())
+        rows = zip(*(column.cells for column in columns), strict=True)
         while batch := list(islice(rows, _ROWS)):
             trials.add(batch)
 
