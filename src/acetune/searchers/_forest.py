@@ -86,7 +86,7 @@ class ForestSearcher(Searcher):
         """
         if len(earlier) > _MOST_EARLIER:
             best = heapq.nsmallest(_ELITE, range(len(earlier)), key=lambda i: _how_good(earlier[i]))
-            drawn = np.random.default_rng([self._seed, 1]).permutation(len(earlier)).tolist()
+            drawn = np.random.default_rng([self._seed, 0, 0]).permutation(len(earlier)).tolist()
             kept = dict.fromkeys([*best, *drawn])  # each once, the best among them
             earlier = [earlier[i] for i in sorted(list(kept)[:_MOST_EARLIER])]
         self._earlier = list(earlier)
