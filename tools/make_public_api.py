@@ -137,6 +137,7 @@ def _files(folder: Path) -> Iterator[str]:
     with_hardware = Store.open(study)
     with with_hardware.transaction():
         with_hardware.set_hardware(1, 1, "a machine")
+        with_hardware.add_earlier_study("earlier.db", "digest", [])
     with_hardware.close()
     results = [acetune.load(study), acetune.load(none)]
     run = simulate(synthetic_table(configs=20, seed=1).table, "ace", budget_s=20.0)

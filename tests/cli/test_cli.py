@@ -55,6 +55,21 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_study_that_learns_from_another(folder: Path) -> None:
+    text = (folder / "my-study.py").read_text()
+    forest = text.replace("max_trials=10", "searcher='forest', max_trials=14")
+    (folder / "my-study.py").write_text(forest)
+    acetune("run", "my-study.py", cwd=folder)
+    (folder / "next.py").write_text(forest.replace("seed=0", "seed=0, learn_from=['my-study.db']"))
+    assert "best feasible" in acetune("run", "next.py", "--max-trials", "3", cwd=folder)
+    (folder / "my-study.db").unlink()  # what was learned is in the file of the next
+    acetune("resume", "next.db", "--add-trials", "2", cwd=folder)
+    tpe = forest.replace("searcher='forest'", "learn_from=['next.db']")
+    (folder / "wrong.py").write_text(tpe)
+    told = acetune("run", "wrong.py", cwd=folder, ok=False)
+    assert "use searcher='forest'" in told and "Traceback" not in told
+
+
 def test_run_show_explain_and_resume(folder: Path) -> None:
     printed = acetune("run", "my-study.py", cwd=folder)
     assert "best feasible" in printed

@@ -22,6 +22,7 @@ from optuna_pruner.kit import LIMIT, begun, loaded, made, play
 def test_exactly_these_names_are_public() -> None:
     assert sorted(acetune.optuna.__all__) == [
         "AcePruner",
+        "AceSampler",
         "FoundCheckpoint",
         "OptunaTrial",
         "UncheckedTrialsWarning",

@@ -10,7 +10,7 @@ from optuna.storages.journal import JournalFileBackend
 
 import acetune.optuna
 from acetune import ACE, Constraint
-from acetune.optuna import AcePruner
+from acetune.optuna import AcePruner, AceSampler
 
 LAST, LIMIT = 4, 0.8
 
@@ -65,3 +65,21 @@ def work(kind: str, path: str, seed: int, trials: int) -> list[str]:
 
     study.optimize(objective, n_trials=trials)
     return wrong
+
+
+def sample(kind: str, path: str, seed: int, trials: int) -> None:
+    """Run so many trials that a sampler of ours suggests."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.load_study(
+        study_name="s", storage=opened(kind, path), sampler=AceSampler(seed=seed), pruner=pruner()
+    )
+
+    def objective(trial: optuna.Trial) -> float:
+        params = {name: trial.suggest_float(name, 0, 1) for name in "xy"}
+        ace = acetune.optuna.trial(trial, total_steps=LAST)
+        for step in ace.steps():
+            value, g = truth(params, step)
+            ace.report(value, constraints={"g": lambda g=g: g})
+        return ace.finish()
+
+    study.optimize(objective, n_trials=trials)

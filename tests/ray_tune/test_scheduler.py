@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 from ray import tune
@@ -24,6 +25,7 @@ from acetune.core.goals import Estimate, Goals, Objective
 from acetune.ray import AceScheduler, AceSearch, best_result
 from acetune.ray._experiment import Experiment, close_experiment
 from acetune.ray._result_format import Attempt, Message, best_in
+from acetune.ray._search import ExperimentCurves
 from acetune.ray.broadcast import Terms
 from acetune.trial.link import Report
 
@@ -418,6 +420,64 @@ def test_the_searchers_of_the_project(searcher: str, tmp_path: Path) -> None:
     best = best_result(grid)
     assert best is not None
     assert min(t.loss for t in told if t.violation == 0) == -best.value
+
+
+def test_the_forest_learns_from_every_report(tmp_path: Path) -> None:
+    space = {"x": acetune.uniform(0, 1), "y": acetune.uniform(0, 1)}
+    search = AceSearch(space, "forest", seed=1, points=[{"x": 0.9}])
+    scheduler = AceScheduler([EOD], "ace")  # with it the experiment would be closed
+    options: dict[str, Any] = {"scheduler": scheduler, "concurrent": 2}
+    grid = fit(trainables.train, tmp_path, search=search, samples=40, **options)
+    xs = [result.config["x"] for result in grid]
+    assert xs[0] == 0.9
+    # the larger, the better, but 0.42 is the most that ever qualifies
+    assert sum(0.3 <= x <= 0.45 for x in xs[25:]) > 6
+    watched = ExperimentCurves(search._space, search._trials)
+    written = rows(tmp_path, "SELECT * FROM reports WHERE kind = 'step'")
+    assert watched.reports == len(written) > 80  # and not one per trial
+    curves = list(watched.first(len(written)))
+    assert len(curves) == 40 and sum(len(curve.checks) for curve in curves) > 20
+    # a search that is restored suggests the same, and so does one that was pickled
+    search.save(str(tmp_path / "search"))
+    restored = AceSearch(space, "forest", seed=1, points=[{"x": 0.9}])
+    restored.restore(str(tmp_path / "search"))
+    pickled = cloudpickle.loads(cloudpickle.dumps(search))
+    expected = search.suggest("next")
+    assert restored.suggest("next") == pickled.suggest("next") == expected
+    close_experiment(grid.experiment_path)
+    assert watched.reports == 0 and list(watched.first(9)) == []
+    assert 0 <= search.suggest("after the experiment")["x"] <= 1
+
+
+class Interrupting(tune.Callback):  # type: ignore[misc]
+    """Ends the driver once, when so many trials have ended. It is restored with the experiment."""
+
+    def __init__(self, trials: int, done: Path) -> None:
+        self.trials, self.done = trials, done
+
+    def on_step_end(self, iteration: int, trials: Any, **_: Any) -> None:
+        ended = sum(trial.is_finished() for trial in trials)
+        if ended >= self.trials and not self.done.exists():
+            self.done.touch()
+            raise RuntimeError("the driver is ended")
+
+
+def test_the_forest_goes_on_learning_in_a_restored_experiment(tmp_path: Path) -> None:
+    search = AceSearch({"x": acetune.uniform(0, 1)}, "forest", seed=1)
+    interrupting = [Interrupting(16, tmp_path / "done")]
+    with pytest.raises(RuntimeError, match="the driver is ended"):
+        fit(trainables.train, tmp_path, search=search, samples=24, callbacks=interrupting)
+    tuner = tune.Tuner.restore(
+        str(tmp_path / "experiment"), trainables.train, resume_unfinished=True
+    )
+    grid = tuner.fit()
+    assert len(grid) == 24
+    found = rows(tmp_path, "SELECT DISTINCT trial FROM reports")
+    assert len(found) >= 24  # Ray forgets trials that ended after its last snapshot
+    xs = [result.config["x"] for result in grid]
+    assert len(set(xs)) == 24
+    best = best_result(grid)
+    assert best is not None and best.config["x"] > 0.3
 
 
 def test_a_search_of_ray_sees_the_best_checkpoint(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from acetune.core.outcome import Outcome
 from acetune.core.trial_curves import Curve, StudyCurves
 from acetune.replay.simulator import simulate
 from acetune.replay.synthetic import synthetic_table
-from acetune.searchers._forest import ForestSearcher, _how_good
-from acetune.searchers.space import Dimension, Space
+from acetune.searchers._forest import ForestSearcher, _how_good, _Presence
+from acetune.searchers.space import MISSING, Dimension, Space
 from properties import examples
 from run.helpers import rows, tune
 from searchers.helpers import SPACE, SQUARE
@@ -433,10 +433,10 @@ def test_points_come_first_also_once_it_has_learned() -> None:
 # -- what it is good for -------------------------------------------------------------------------
 
 
-def best_found(propose: Callable[[int], dict[str, Any]], given: Given) -> float:
-    """Of 60 trials: the better the nearer to (0.9, 0.3), where x + y must not exceed 1."""
+def best_found(propose: Callable[[int], dict[str, Any]], given: Given, trials: int = 60) -> float:
+    """The better the nearer to (0.9, 0.3), where x + y must not exceed 1."""
     best = INF
-    for number in range(60):
+    for number in range(trials):
         p = propose(number)
         loss, beyond = (p["x"] - 0.9) ** 2 + (p["y"] - 0.3) ** 2, p["x"] + p["y"] - 1.0
         best = min(best, loss if beyond <= 0 else INF)
@@ -454,6 +454,108 @@ def test_it_finds_the_optimum_within_a_limit_better_than_random_search() -> None
         chance.append(best_found(lambda n, drawn=drawn: SQUARE.at(drawn[n]), Given([])) - 0.02)  # type: ignore[misc]
     assert np.median(forest) < 0.5 * np.median(chance)
     assert sum(f < c for f, c in zip(forest, chance, strict=True)) >= 7
+
+
+# -- what earlier studies found ------------------------------------------------------------------
+
+
+def test_with_an_earlier_study_a_few_trials_find_what_takes_many_without() -> None:
+    """The earlier one has 60 random trials."""
+    earlier = Given([])
+    drawn = np.random.default_rng(7).random((60, 2)).tolist()
+    best_found(lambda n: SQUARE.at(drawn[n]), earlier)
+    found: dict[str, list[float]] = {"warm": [], "cold": []}
+    for seed in range(12):
+        for kind, losses in found.items():
+            given, searcher = Given([]), ForestSearcher(SQUARE, seed=seed)
+            searcher.watch(given)
+            if kind == "warm":
+                searcher.learn(earlier.curves)
+            losses.append(best_found(searcher.ask, given, trials=10) - 0.02)
+    assert np.median(found["warm"]) < 0.25 * np.median(found["cold"])
+    assert sum(w < c for w, c in zip(*found.values(), strict=True)) >= 10
+
+
+def test_earlier_trials_do_not_crowd_out_its_own() -> None:
+    """What 3,000 earlier trials say is bad turns out to be good."""
+    earlier = [curve(p, [p["x"]]) for p in somewhere(3000)]
+    searcher = ForestSearcher(SQUARE, seed=0)
+    searcher.learn(earlier)
+    assert len(searcher._earlier) == 750
+    assert min(earlier, key=_how_good) in searcher._earlier
+    searcher.watch(Given([curve(p, [-p["x"]]) for p in somewhere(300)]))
+    found = [searcher.ask(number) for number in range(60)]
+    assert share(found, lambda p: p["x"] > 0.5) > 0.7
+
+
+def test_it_grows_anew_at_fixed_numbers_of_its_own_reports() -> None:
+    searcher, given = ForestSearcher(SQUARE, seed=0), Given([])
+    searcher.learn(bowl(600))  # 2,400 reports, a hundredth of which is 24
+    searcher.watch(given)
+    for number, one in enumerate(bowl(100)):
+        given.curves.append(one)
+        searcher.ask(number)
+    assert given.looks[:8] == [1, 25, 49, 73, 97, 121, 145, 169]
+    assert all(b >= 1.1 * a for a, b in itertools.pairwise(given.looks[8:]))
+
+
+# -- dimensions that some configurations lack ----------------------------------------------------
+
+NESTED = Space(
+    {
+        "kind": acetune.choice(["line", "net", "tree"]),
+        "layers": acetune.randint(1, 3),  # of nets
+        "second": acetune.uniform(0.0, 1.0),  # where there are two layers at least
+        "depth": acetune.randint(1, 9),  # of trees
+        "rate": acetune.loguniform(0.001, 1.0),
+    }
+)
+
+
+def with_what_it_has(p: dict[str, Any]) -> dict[str, Any]:
+    lacks = {
+        "line": {"layers", "second", "depth"},
+        "net": {"depth"} | ({"second"} if p["layers"] < 2 else set()),
+        "tree": {"layers", "second"},
+    }[p["kind"]]
+    return {name: value for name, value in p.items() if name not in lacks}
+
+
+def nested_loss(p: dict[str, Any]) -> float:
+    """Nets with two layers, the second of them at 0.7, are best; else trees that are deep."""
+    p = with_what_it_has(p)
+    if "second" in p:
+        return abs(p["second"] - 0.7) + (p["layers"] > 2)
+    return 1.0 - p.get("depth", 0) / 20
+
+
+def test_a_dimension_may_be_missing() -> None:
+    made = [curve(with_what_it_has(p), [nested_loss(p)]) for p in somewhere(200, NESTED)]
+    found = suggested(made, 60, NESTED)  # a value of each dimension, needed or not
+    random_ones = somewhere(300, NESTED)
+    assert share(found, lambda p: p["kind"] == "net" and p["layers"] == 2) > 0.6
+    near = share(found, lambda p: nested_loss(p) < 0.3)
+    assert near > 0.5 > 3 * share(random_ones, lambda p: nested_loss(p) < 0.3)
+
+
+def test_which_dimensions_a_configuration_has_is_learned() -> None:
+    places = np.array([NESTED.place(with_what_it_has(p)) for p in somewhere(150, NESTED)])
+    presence = _Presence(places, np.random.default_rng(0))
+    new = somewhere(400, NESTED)
+    found = presence.without_missing(np.array([NESTED.place(p) for p in new]))
+    expected = np.array([NESTED.place(with_what_it_has(p)) for p in new])
+    assert ((found == MISSING) == (expected == MISSING)).mean() > 0.97
+    assert (found[found != MISSING] >= 0).all()
+
+
+@pytest.mark.parametrize("lacks", [{"x"}, {"y"}, {"x", "y"}])
+def test_a_dimension_that_all_lack_is_drawn(lacks: set[str]) -> None:
+    made = [
+        curve({name: v for name, v in p.items() if name not in lacks}, [i])
+        for i, p in enumerate(somewhere(40))
+    ]
+    found = suggested(made, 30)
+    assert len({tuple(params.values()) for params in found}) == 30
 
 
 # -- where it can be used ------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,14 @@ _NEWS_S = 0.2
 _open: dict[
     Path, Experiment
 ] = {}  # in this process: an experiment restored here takes over the file
+
+
+def experiment_with(trials: Collection[str]) -> Experiment | None:
+    """The experiment, open in this process, that one of these trials has reported to."""
+    for one in _open.values():
+        if any(name in trials for name in one.trial_names):
+            return one
+    return None
 
 
 def close_experiment(folder: str) -> None:
@@ -180,6 +188,11 @@ class Experiment:
             self._last_beat = now
             self._publisher.look_after()
             self._session.beat()
+
+    @property
+    def trial_names(self) -> Collection[str]:
+        """What Ray calls the trials that have reported."""
+        return self._numbers.keys()
 
     @property
     def costs(self) -> Costs:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ray.tune.search import Searcher as RaySearcher
 
+from acetune.core.errors import SpaceError
 from acetune.core.outcome import Outcome
+from acetune.core.trial_curves import Curve
 from acetune.ray import _result_format as wire
+from acetune.ray._experiment import experiment_with
 from acetune.searchers import DEFAULT_SEARCHER, make_searcher
+from acetune.searchers.searcher import searched_part
 from acetune.searchers.space import Dimension, Scalar, Space
 
 
@@ -20,7 +24,8 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
     """Goes into ``tune.TuneConfig(search_alg=...)`` beside an ``AceScheduler``.
 
     Ray's own search algorithms are told a trial's last result, whatever its constraints. This one
-    is told the trial's best checkpoint and by how much it violates them.
+    is told the trial's best checkpoint and by how much it violates them; ``"forest"`` sees every
+    report and every check, while trials run.
 
     Parameters
     ----------
@@ -28,8 +33,7 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
         Dimensions by name, as for :func:`acetune.tune`; a plain value fixes a parameter.
     searcher:
         ``"forest"``, ``"tpe"``, ``"random"``, ``"gp"``, ``"cmaes"``, ``"blendsearch"`` or
-        ``"cfo"``. Here all are told how trials ended: ``"forest"`` does not see every report, as it
-        does in :func:`acetune.tune`.
+        ``"cfo"``.
     points:
         Configurations to try first; left-out dimensions are sampled.
     seed:
@@ -57,6 +61,7 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
         self._told: dict[str, Outcome] = {}  # of trials that have ended
         self._valid: dict[str, float] = {}  # best valid losses, over all attempts of a trial
         self._worst_violation = 1.0
+        self._watching = False
 
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: object
@@ -66,6 +71,11 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
 
     def suggest(self, trial_id: str) -> dict[str, Any]:
         """A configuration."""
+        curves = ExperimentCurves(self._space, self._trials)
+        if not self._watching and curves.reports:
+            # until then there is nothing to see, and without an AceScheduler there never is
+            self._searcher.watch(curves)
+            self._watching = True
         number = len(self._trials) + 1
         params = self._space.complete(self._searcher.ask(number))
         self._trials[trial_id] = number, params
@@ -112,5 +122,40 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
         self._told = {name: Outcome(*told) for name, told in state["told"].items()}
         self._valid = state["valid"]
         self._searcher = make_searcher(searcher, self._space, points, seed, len(self._trials))
+        self._watching = False
         for name, (number, params) in self._trials.items():
             self._searcher.add(number, params, self._told.get(name))
+
+
+class ExperimentCurves:
+    """What the trials of an experiment have reported to its scheduler.
+
+    It holds nothing itself, and looks for the experiment each time: Ray pickles a search with its
+    Tuner, and a restored experiment is another one.
+
+    Parameters
+    ----------
+    space:
+        The searched space: trials that do not lie in it, such as those that somebody has added,
+        are passed over.
+    trials:
+        Ray's names of trials of the experiment.
+    """
+
+    def __init__(self, space: Space, trials: Collection[str]) -> None:
+        self._space, self._trials = space, trials
+
+    @property
+    def reports(self) -> int:
+        """How many reports there are."""
+        found = experiment_with(self._trials)
+        return 0 if found is None else found.coordinator.curves.reports
+
+    def first(self, reports: int) -> Iterator[Curve]:
+        """The trials as they were after so many reports."""
+        found = experiment_with(self._trials)
+        for curve in () if found is None else found.coordinator.curves.first(reports):
+            try:
+                yield curve._replace(params=searched_part(self._space, curve.params))
+            except SpaceError:
+                continue

@@ -34,8 +34,10 @@ from acetune.run._trial_queue import TrialQueue
 from acetune.run.study_callbacks import Listeners, StudyCallback, StudyStatus
 from acetune.run.terminal import make_progress
 from acetune.searchers import DEFAULT_SEARCHER, Searcher, make_searcher
+from acetune.searchers.searcher import learns_from_earlier, learns_nothing_earlier
 from acetune.searchers.space import Dimension, Scalar, Space
 from acetune.study.coordinator import StudyCoordinator
+from acetune.study.earlier_studies import EarlierStudies, kept_curves
 from acetune.study.opening import (
     CodeChangedWarning,
     describe_study,
@@ -58,6 +60,7 @@ OTHER_NAMES |= dict.fromkeys(("n_jobs", "jobs", "processes"), "workers=4")
 OTHER_NAMES |= dict.fromkeys(("constraint", "limits"), "constraints=[...]")
 OTHER_NAMES |= dict.fromkeys(("study_name", "storage", "path"), 'study="study.db"')
 OTHER_NAMES |= dict.fromkeys(("pruner", "scheduler"), 'policy="adaptive"')
+OTHER_NAMES |= dict.fromkeys(("warm_start", "transfer_from"), 'learn_from=["old.db"]')
 OTHER_NAMES |= dict.fromkeys(("sampler", "search_alg"), 'searcher="forest"')
 
 
@@ -72,6 +75,7 @@ def tune(
     policy: Policy | str | None = None,
     searcher: str | Searcher = DEFAULT_SEARCHER,
     points: Sequence[Mapping[str, Any]] = (),
+    learn_from: Sequence[str | Path] = (),
     confirm: Callable[[Any], Mapping[str, Any]] | None = None,
     confirm_top: int = 1,
     keep_models: int = 3,
@@ -113,6 +117,10 @@ def tune(
         (blind to constraints), ``"blendsearch"``, ``"cfo"``, or a :class:`~acetune.Searcher`.
     points:
         Configurations to try first; left-out dimensions are sampled.
+    learn_from:
+        Study files of earlier studies with the same objective, constraints and dimensions: the
+        searcher, which has to be ``"forest"``, begins with what they found. Limits and bounds may
+        differ.
     confirm:
         Called with a kept model, returns a dict of all constraints, on data that the search never
         saw, and of the objective too if you like; further metrics only beside the objective. The
@@ -180,6 +188,10 @@ def tune(
     )
     path = _study_path(study)
     search = make_searcher(searcher, searched, points, seed)
+    if learn_from and not learns_from_earlier(search):
+        raise GoalError(learns_nothing_earlier(search))
+    earlier = EarlierStudies(learn_from, goals, on_config, searched)
+    earlier.require_fitting(path)
     stopper = stopper_of(goals, chosen, confirm_top)
     work = Work(train, goals, chosen, confirm, needs_of(limit.check for limit in on_config))
     code = pickle_code(work, reduce=None if cluster is None else cluster.reduce)
@@ -213,6 +225,9 @@ def tune(
         if seed is not None and coordinator.trials:
             begun = coordinator.next_number()
             search = make_searcher(searcher, searched, points, seed, begun)
+        learned = earlier.keep_in(store)
+        if learns_from_earlier(search) and (curves := kept_curves(store)):
+            search.learn(curves)
         suggester = Suggester(coordinator, search, searched, on_config)
         suggester.remind(under_way)
         listeners = Listeners([*([make_progress()] if progress else []), *callbacks])
@@ -221,7 +236,7 @@ def tune(
         driver = Driver(coordinator, queue, pool, settings, listeners)
         status = StudyStatus(coordinator, time_budget_s, max_trials, driver.elapsed)
         listeners.call("on_start", status)
-        for text in store.notices:
+        for text in (*store.notices, *learned):
             listeners.notice(text)
         if study is None:
             text = f"no study= was given: the study is kept in {path}, and cannot be resumed"

@@ -15,7 +15,7 @@ from acetune.core.outcome import Outcome
 from acetune.core.trial_curves import Curve, Curves
 from acetune.searchers._random_trees import Floats, RandomTrees
 from acetune.searchers.searcher import Searcher, searched_part
-from acetune.searchers.space import Space
+from acetune.searchers.space import MISSING, Space
 
 _START = 12  # trials that must have reported before anything is learned
 _RANDOM = 0.2  # share of those after them that are
@@ -24,6 +24,7 @@ _CANDIDATES, _NEAR = 400, 0.5  # configurations that are compared; the share nea
 _ELITE, _REACH = 5, 0.15  # how many best ones, and how far from them
 _DRAWN = 4  # trees that are asked at each suggestion
 _MOST_TRIALS, _MOST_CHECKS = 1500, 16  # that the trees learn from, and of each
+_MOST_EARLIER = _MOST_TRIALS // 2  # trials of earlier studies: so that they leave room
 # shares of its steps at which a trial is looked at
 _SHARES = np.array([1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1.0])
 _CLIP = 0.6  # quantile of the losses from which on all are as bad
@@ -42,6 +43,9 @@ class ForestSearcher(Searcher):
     none does, how near it comes. The most promising of many random configurations, half of them
     near the best ones so far, is tried next. The draw keeps the search from settling early
     (Thompson sampling), and some trials stay random.
+
+    A configuration may lack dimensions, as where one depends on the value of another: the trees
+    treat that as a value of its own, and learn which configurations have which.
 
     The trees grow anew at fixed numbers of reports, and everything random follows from the seed and
     the trial's number: a study that goes on after a crash suggests what it would have suggested
@@ -68,11 +72,25 @@ class ForestSearcher(Searcher):
         self._seed = int(np.random.default_rng(seed).integers(2**62)) if seed is None else seed
         self._told = _Told(space)
         self._curves: Curves = self._told
+        self._earlier: list[Curve] = []
         self._fitted: tuple[int, _Forests | None] = (0, None)
 
     def watch(self, curves: Curves) -> None:
         """Learn from these curves from now on, instead of from what is told."""
         self._curves = curves
+
+    def learn(self, earlier: Sequence[Curve]) -> None:
+        """Learn from trials of earlier studies too: they are examples like any other.
+
+        Of very many trials some are drawn at random, so that they do not crowd out the study's own.
+        """
+        if len(earlier) > _MOST_EARLIER:
+            best = heapq.nsmallest(_ELITE, range(len(earlier)), key=lambda i: _how_good(earlier[i]))
+            drawn = np.random.default_rng([self._seed, 0, 0]).permutation(len(earlier)).tolist()
+            kept = dict.fromkeys([*best, *drawn])  # each once, the best among them
+            earlier = [earlier[i] for i in sorted(list(kept)[:_MOST_EARLIER])]
+        self._earlier = list(earlier)
+        self._fitted = (0, None)
 
     def ask(self, trial: int) -> dict[str, Any]:
         """The next point to try first, or else the most promising configuration."""
@@ -110,10 +128,12 @@ class ForestSearcher(Searcher):
     def _forests(self) -> _Forests | None:
         """What was learned at the last of the fixed numbers of reports."""
         reports, due = self._curves.reports, 1
-        while (later := max(due + 1, math.floor(due * _GROWTH))) <= reports:
+        # where much is known beforehand, trees take long to grow and a few reports say little
+        least = max(1, sum(len(curve.steps) for curve in self._earlier) // 100)
+        while (later := max(due + least, math.floor(due * _GROWTH))) <= reports:
             due = later
         if due != self._fitted[0]:
-            curves = list(self._curves.first(due))
+            curves = [*self._earlier, *self._curves.first(due)]
             rng = np.random.default_rng([self._seed, 0, due])
             forests = _Forests(self._space, curves, rng) if len(curves) >= _START else None
             self._fitted = due, forests
@@ -159,6 +179,7 @@ class _Forests:
         limits = max((len(excess) for curve in curves for _, excess in curve.checks), default=0)
         found = [self._learn_limit(i, curves, lengths, rng) for i in range(limits)]
         self._limits = [forest for forest in found if forest is not None]
+        self._presence = _Presence(self._places, rng)
 
     def most_promising(self, rng: np.random.Generator) -> Floats:
         """The best of many random places, as a few trees drawn at random see it."""
@@ -169,12 +190,16 @@ class _Forests:
         moved = np.abs(around + rng.normal(0.0, _REACH, around.shape))
         # thrown back at the bounds: cut off there, two workers would get the same corner
         moved = np.clip(1.0 - np.abs(1.0 - moved), 0.0, 1.0)
-        moves = rng.random(around.shape) < 0.5
+        moves = (rng.random(around.shape) < 0.5) & (around != MISSING)
         moves[~moves.any(axis=1)] = True  # what has been tried is not tried again
-        places[:near] = np.where(moves, moved, around)
+        moved = np.where(moves, moved, around)
+        places[:near] = np.where(around == MISSING, places[:near], moved)
         # each place at each share of its steps
         rows = np.column_stack(
-            [np.repeat(places, len(_SHARES), axis=0), np.tile(_SHARES, len(places))]
+            [
+                np.repeat(self._presence.without_missing(places), len(_SHARES), axis=0),
+                np.tile(_SHARES, len(places)),
+            ]
         )
         worth = self._losses.predict(rows, rng.integers(self._losses.trees, size=_DRAWN))
         beyond = np.full(len(rows), -np.inf)
@@ -219,6 +244,38 @@ class _Forests:
         with np.errstate(over="ignore"):  # infinite is as good as 2
             scaled = np.clip(beyond / middle, -2.0, 2.0)
         return RandomTrees(np.column_stack([self._places[trials], shares]), scaled, rng)
+
+
+class _Presence:
+    """Which dimensions a configuration has, where some depend on the values of others.
+
+    Nobody says so: it is learned from the configurations that were run, a forest for each dimension
+    that some of them lack. One that is there more often may be what another depends on, and comes
+    first.
+    """
+
+    def __init__(self, places: Floats, rng: np.random.Generator) -> None:
+        there = places != MISSING
+        known = np.flatnonzero(there.all(axis=0)).tolist()
+        often = np.argsort(-there.sum(axis=0), kind="stable").tolist()
+        self._forests: list[tuple[int, list[int], RandomTrees]] = []
+        for dimension in (d for d in often if d not in known):
+            if known:
+                y = there[:, dimension].astype(float)
+                tries = 2 * len(known) + 4  # enough to meet the one that decides
+                forest = RandomTrees(places[:, known], y, rng, leaf=1, tries=tries)
+                self._forests.append((dimension, list(known), forest))
+            known.append(dimension)
+
+    def without_missing(self, places: Floats) -> Floats:
+        """The same places, with what such configurations lack marked as missing."""
+        if not self._forests:
+            return places
+        found = places.copy()
+        for dimension, known, forest in self._forests:
+            lacks = forest.predict(found[:, known], np.arange(forest.trees)) < 0.5
+            found[lacks, dimension] = MISSING
+        return found
 
 
 def _scaled(losses: Floats) -> Floats:

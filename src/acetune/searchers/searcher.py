@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acetune.core.errors import SpaceError
+from acetune.core.errors import GoalError, SpaceError
 from acetune.core.outcome import Outcome
-from acetune.core.trial_curves import Curves
+from acetune.core.trial_curves import Curve, Curves
 from acetune.searchers.space import Choice, Float, Space
 
 
@@ -27,6 +27,14 @@ class Searcher(ABC):
         """
         return
 
+    def learn(self, earlier: Sequence[Curve]) -> None:
+        """Learn from trials of earlier studies of the same space (``tune(learn_from=...)``).
+
+        Called before the first ``ask``, and only where the user has named such studies. A searcher
+        that does not override it refuses them.
+        """
+        raise GoalError(learns_nothing_earlier(self))
+
     @abstractmethod
     def ask(self, trial: int) -> dict[str, Any]:
         """A configuration of the searched dimensions for the trial with this number."""
@@ -43,6 +51,19 @@ class Searcher(ABC):
     @abstractmethod
     def add(self, trial: int, params: Mapping[str, Any], outcome: Outcome | None) -> None:
         """A trial from an earlier session; ``outcome`` is None if it will be trained again."""
+
+
+def learns_from_earlier(searcher: Searcher) -> bool:
+    """Whether a searcher takes trials of earlier studies."""
+    return type(searcher).learn is not Searcher.learn
+
+
+def learns_nothing_earlier(searcher: Searcher) -> str:
+    """What to say where it does not."""
+    return (
+        f"learn_from= needs a searcher that learns from curves, which {type(searcher).__name__} "
+        "does not; use searcher='forest', or leave learn_from= out"
+    )
 
 
 def searched_part(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:

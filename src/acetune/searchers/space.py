@@ -17,6 +17,7 @@ from acetune.core.numbers import is_bool
 
 Scalar: TypeAlias = bool | int | float | str | None
 Params: TypeAlias = dict[str, Any]
+MISSING = -1.0  # the place of a dimension that a configuration lacks: below all others
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +176,16 @@ class Space:
     def place(self, params: Mapping[str, Any]) -> list[float]:
         """Where a configuration lies: a number between 0 and 1 for each searched dimension.
 
-        >>> Space({"lr": loguniform(0.01, 1.0), "act": choice(["a", "b"])}).place(
-        ...     {"lr": 0.1, "act": "b"}
-        ... )
-        [0.5, 0.75]
+        One that it lacks, as where a dimension depends on the value of another, is at -1.
+
+        >>> space = Space({"lr": loguniform(0.01, 1.0), "act": choice(["a", "b"])})
+        >>> space.place({"lr": 0.1, "act": "b"}), space.place({"lr": 0.1})
+        ([0.5, 0.75], [0.5, -1.0])
         """
-        return [_placed(dimension, params[name]) for name, dimension in self.dimensions.items()]
+        return [
+            _placed(dimension, params[name]) if name in params else MISSING
+            for name, dimension in self.dimensions.items()
+        ]
 
     def at(self, place: Sequence[float]) -> Params:
         """The searched part of the configuration at a place: the inverse of :meth:`place`."""

@@ -112,6 +112,16 @@ class CheckRow(NamedTuple):
         return from_columns(self.value, self.stderr, self.error)
 
 
+class EarlierTrial(NamedTuple):
+    """One row of ``earlier_trials``: a trial of another study that this one learns from."""
+
+    params: str  # JSON, as are the next but two
+    total_steps: int | None
+    ended: int
+    reports: str  # [step, loss] each; smaller is better
+    checks: str  # [step, how far beyond each limit] each
+
+
 class KeptRow(NamedTuple):
     """One row of ``checkpoints``, found to be where it has to be."""
 
@@ -432,6 +442,24 @@ class Store:
             (trial, attempt, _writable(description)),
         )
 
+    def add_earlier_study(self, path: str, digest: str, trials: Sequence[EarlierTrial]) -> None:
+        """Another study that the searcher learns from: its trials, as they were when it began."""
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS earlier_studies (path TEXT PRIMARY KEY, "
+            "digest TEXT NOT NULL)"
+        )
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS earlier_trials (place INTEGER PRIMARY KEY, "
+            "study TEXT NOT NULL, params TEXT NOT NULL, total_steps INTEGER, "
+            "ended INTEGER NOT NULL, reports TEXT NOT NULL, checks TEXT NOT NULL)"
+        )
+        self._db.execute("INSERT INTO earlier_studies VALUES (?, ?)", (path, digest))
+        self._db.executemany(
+            "INSERT INTO earlier_trials (study, params, total_steps, ended, reports, checks) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            ((path, *trial) for trial in trials),
+        )
+
     def add_confirmation(
         self,
         trial: int,
@@ -496,6 +524,21 @@ class Store:
             return {}
         rows = self._db.execute("SELECT trial, attempt, description FROM hardware")
         return {(trial, attempt): description for trial, attempt, description in rows}
+
+    def earlier_studies(self) -> dict[str, str]:
+        """The studies that this one learns from: digests of their trials, by path."""
+        if not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'earlier_studies'"):
+            return {}
+        return dict(self._db.execute("SELECT path, digest FROM earlier_studies"))
+
+    def earlier_trials(self) -> list[EarlierTrial]:
+        """Their trials."""
+        if not self.earlier_studies():
+            return []
+        sql = (
+            "SELECT params, total_steps, ended, reports, checks FROM earlier_trials ORDER BY place"
+        )
+        return [EarlierTrial(*row) for row in self._db.execute(sql)]
 
     def reports(self, last: int | None = None) -> Iterator[tuple[ReportRow, list[CheckRow]]]:
         """All reports in the order they were acknowledged, each with its checks.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from array import array
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from acetune.core.errors import SpaceError
 from acetune.core.outcome import Outcome
-from acetune.searchers.searcher import Searcher, searched_part
+from acetune.core.trial_curves import Curve
+from acetune.searchers.searcher import Searcher, learns_from_earlier, searched_part
 from acetune.searchers.space import (
     Choice,
     Integer,
@@ -42,7 +44,7 @@ def check_searcher(
     Checked is that suggestions lie in the space, that a seed repeats them, that workers may ask
     before others have answered, that failed and rejected trials do no harm, that another
     configuration may have been run in place of the suggested one, and that a resumed study can
-    tell it of earlier trials.
+    tell it of earlier trials; if it learns from earlier studies, that it does so without harm.
 
     Parameters
     ----------
@@ -181,6 +183,21 @@ def _a_resumed_study_tells_of_earlier_trials(case: _Case) -> None:
     case.play(searcher, range(11, 14), case.outcome)
 
 
+def _earlier_studies_do_no_harm(case: _Case) -> None:
+    """Of a searcher that takes them (``tune(learn_from=...)``)."""
+    searcher, rng = case.made(0), random.Random(0)
+    if not learns_from_earlier(searcher):
+        return
+    earlier = []
+    for _ in range(20):
+        ran = searched_part(case.space, case.somewhere(rng))
+        loss, violation, _ = case.outcome(ran)
+        steps, losses = array("q", [1, 2]), array("d", [2.0, loss or 0.0])
+        earlier.append(Curve(ran, 2, steps, losses, [(2, (violation,))], ended=True))
+    searcher.learn(earlier)
+    case.play(searcher, range(1, case.trials + 1), case.outcome)
+
+
 _CHECKS: tuple[Callable[[_Case], None], ...] = (
     _suggestions_lie_in_the_space,
     _a_seed_repeats_the_suggestions,
@@ -188,4 +205,5 @@ _CHECKS: tuple[Callable[[_Case], None], ...] = (
     _trials_without_a_value_do_no_harm,
     _another_configuration_may_have_been_run,
     _a_resumed_study_tells_of_earlier_trials,
+    _earlier_studies_do_no_harm,
 )

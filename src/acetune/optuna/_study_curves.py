@@ -1,0 +1,138 @@
+"""What the trials of a study of Optuna have reported, as curves that a searcher can learn from.
+
+Everything follows from what the storage holds. It does not tell in which order trials have
+reported, so that "the first reports" are those of the first trials: with one worker these are the
+same.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import optuna
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from acetune.core.goals import Constraint, Goals, Mode, Objective
+from acetune.core.trial_curves import Curve
+from acetune.optuna._attributes import GOALS, read_check, read_end, read_goals, read_start
+from acetune.optuna._private_api import StudyAccess, retried
+from acetune.optuna._pruner import AcePruner
+
+_ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
+
+
+def goals_of(study: optuna.Study) -> Goals | None:
+    """The goals that trials of acetune are judged by; None where there are no such trials."""
+    if isinstance(study.pruner, AcePruner):
+        return study.pruner.goals(study)
+    stored = StudyAccess(study).attribute(GOALS)
+    if stored is None:
+        return None
+    return _goals(study, read_goals(stored))
+
+
+def _goals(study: optuna.Study, constraints: Sequence[Constraint] = ()) -> Goals:
+    mode: Mode = "max" if study.direction == StudyDirection.MAXIMIZE else "min"
+    return Goals(Objective("value", mode), tuple(constraints))
+
+
+class OptunaCurves:
+    """The trials of a study at a moment.
+
+    Parameters
+    ----------
+    study:
+        Which one.
+    trials:
+        Its trials, by number.
+    params:
+        Gives the configuration of a trial, as the searcher knows it.
+    """
+
+    def __init__(
+        self,
+        study: optuna.Study,
+        trials: Sequence[FrozenTrial],
+        params: Callable[[FrozenTrial], Mapping[str, Any]],
+    ) -> None:
+        replaced = {number for trial in trials for number in retried(trial)}
+        self._trials = [
+            trial
+            for trial in trials
+            if trial.state is not TrialState.WAITING and trial.number not in replaced
+        ]
+        known = goals_of(study)
+        self._goals = _goals(study) if known is None else known
+        self._names = [c.name for c in known.constraints] if known is not None else None
+        self._params = params
+
+    @property
+    def reports(self) -> int:
+        """How many reports there are; a value at the end alone counts as one."""
+        return sum(map(_reports, self._trials))
+
+    def first(self, reports: int) -> Iterator[Curve]:
+        """The trials as they were after so many reports."""
+        names = self._constraint_names()
+        for trial in self._trials:
+            count = min(_reports(trial), reports)
+            if count:
+                # the check at its end comes after its last report: so does the next one
+                whole = count == _reports(trial)
+                yield self._curve(trial, count, names, whole, closed=count < reports)
+            reports -= count
+            if reports <= 0:
+                return
+
+    def _constraint_names(self) -> Sequence[str]:
+        """Those of acetune, or else those that trials have set by themselves."""
+        if self._names is not None:
+            return self._names
+        return sorted({name for trial in self._trials for name in trial.constraints})
+
+    def _curve(
+        self, trial: FrozenTrial, count: int, names: Sequence[str], whole: bool, closed: bool
+    ) -> Curve:
+        objective, attributes = self._goals.objective, trial.system_attrs
+        values = dict(sorted(trial.intermediate_values.items())[:count])
+        start, end = read_start(trial.number, attributes), read_end(trial.number, attributes)
+        total_steps = None if start is None else start.total_steps
+        ours = start is not None or end is not None
+        ended = whole and trial.state in _ENDED
+        if not values:
+            values, total_steps = {1: math.nan}, 1
+        if not ours and ended and trial.state is TrialState.COMPLETE:
+            # what Optuna compares trials by, whatever was reported on the way
+            values[max(values)] = _final(trial)
+        checks: list[tuple[int, tuple[float, ...]]] = []
+        if ours and names:
+            for step in values:
+                check = read_check(trial.number, attributes, step)
+                if check is not None and check.step in values:
+                    excess = self._goals.relative_excesses(check.measured)
+                    checks.append((check.step, excess))
+            if closed and end is not None and end.check is not None:
+                excess = self._goals.relative_excesses(end.check.measured)
+                checks.append((end.check.step, excess))
+        elif ended and names and all(name in trial.constraints for name in names):
+            checks.append((max(values), tuple(trial.constraints[name] for name in names)))
+        losses = array("d", map(objective.loss, values.values()))
+        last = total_steps is not None and max(values) == total_steps
+        return Curve(
+            self._params(trial), total_steps, array("q", values), losses, checks, ended or last
+        )
+
+
+def _final(trial: FrozenTrial) -> float:
+    return math.nan if trial.value is None else trial.value
+
+
+def _reports(trial: FrozenTrial) -> int:
+    """How many reports a trial counts as: it needs a value to be one."""
+    if trial.intermediate_values:
+        return len(trial.intermediate_values)
+    return int(trial.state is TrialState.COMPLETE)
