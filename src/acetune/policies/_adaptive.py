@@ -221,8 +221,8 @@ def _standing(trial: TrialRecord, report: Observation) -> tuple[Stratum, float, 
     if report.check is not None:
         return report.stratum, report.violation, combined(report.check.excess)
     if trial.verdicts:
-        last = trial.verdicts[-1]
-        return last.stratum, last.violation, combined(last.excess)
+        _, stratum, violation, *_ = trial.verdicts[-1]
+        return stratum, violation, trial.progress.excess
     return "unchecked", 0.0, math.nan
 
 

@@ -394,7 +394,7 @@ class Stopper:
         self.goals = Goals(Objective(objective, mode), tuple(constraints))
         self.policy = ACE2() if policy is None else policy
         self.on_repeat: Callable[[str], None] = _warn_repeated
-        self.history = History(keep=confirm_top)
+        self.history = History(keep=confirm_top, learns=self.policy.learns)
 
     @property
     def best(self) -> CheckedCheckpoint | None:

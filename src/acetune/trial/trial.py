@@ -305,9 +305,18 @@ class Trial:
 
     def _advance(self, report: Report, loss: float, valid: bool | None) -> None:
         """The worker's own progress, as the driver has it: so that asking costs no message."""
-        self._progress.spend(report.step, report.primary_cost_s, report.check_cost_s)
-        excess = combined(self._goals.relative_excesses(report.measured or {}))
-        self._progress.advance(report.step, loss, report.checked_step, valid, excess)
+        excess = math.nan
+        if report.measured is not None:
+            excess = combined(self._goals.judge_each(report.measured)[2])
+        self._progress.advance(
+            report.step,
+            loss,
+            report.checked_step,
+            valid,
+            excess,
+            report.primary_cost_s,
+            report.check_cost_s,
+        )
 
     def _next_step(self, step: int | None) -> int:
         if step is None:
