@@ -62,6 +62,8 @@ class Learning:
         self._pairs, self._uu, self._ue, self._ee = 0, 0.0, 0.0, 0.0
         # of the last check of each trial: log steps, excess, their squares and product
         self._last = [0.0] * 6
+        # what follows from all these sums, once it was asked for
+        self._line: tuple[float, float, float, float] | None = None
         self._first: list[tuple[float, float]] = []  # loss and excess at first checks
         self._agreeing = [0, 0]
         self._then: dict[int, list[tuple[float, float]]] = {}  # by octave: losses then and later
@@ -121,6 +123,7 @@ class Learning:
         return past
 
     def _count(self, at: float, excess: float, sign: int) -> None:
+        self._line = None  # whoever changes the sums of changes comes by here
         for i, term in enumerate((1.0, at, excess, at * at, at * excess, excess * excess)):
             self._last[i] += sign * term
 
@@ -156,6 +159,12 @@ class Learning:
 
     def trend(self, check_s: float, step_s: float) -> Trend:
         """Whether limits are gained or lost along training, and where trials begin."""
+        if self._line is None:
+            self._line = self._fit()
+        return Trend(self._pairs, *self._line, check_s, step_s)
+
+    def _fit(self) -> tuple[float, float, float, float]:
+        """Slope and spread of changes, start and its spread."""
         slope, spread = 0.0, 1.0
         if self._pairs:
             slope = self._ue / (self._uu + _SHRINKAGE)
@@ -170,7 +179,7 @@ class Learning:
             start = (e - slope * u) / n
             square = (ee - 2 * slope * ue + slope * slope * uu) / n
             start_spread = math.sqrt(max(0.0, square - start * start) + 1 / (n + 1))
-        return Trend(self._pairs, slope, spread, start, start_spread, check_s, step_s)
+        return slope, spread, start, start_spread
 
 
 def combined(excess: tuple[float, ...]) -> float:
