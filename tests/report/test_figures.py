@@ -435,7 +435,7 @@ def test_long_curves_keep_their_ends_and_their_best() -> None:
 
 def test_trials_that_are_not_there(large: StudyView) -> None:
     with pytest.raises(StudyError, match=r"no trial 9999; it has trials 1 to 1500"):
-        trial_figure(large, 9999)
+        trial_figure(FigureData(large), 9999)
 
 
 # -- time, intervals, strata ---------------------------------------------------------------------

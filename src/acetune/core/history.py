@@ -19,7 +19,7 @@ from acetune.core.learning import Added, Learning, Trend, combined
 from acetune.core.measured_costs import Costs
 from acetune.core.observation import CheckResult, Observation, TrialId
 from acetune.core.ranked_groups import Filing, Group, GroupId, median_of
-from acetune.core.trial_record import Checkpoint, Progress, TrialRecord, Verdict
+from acetune.core.trial_record import Checkpoint, Progress, TrialRecord
 
 _NOBODY = Group(None)
 
@@ -31,10 +31,14 @@ class History:
     ----------
     keep:
         The gate compares with the ``keep``-th best valid trial; 1 is the paper's f*.
+    learns:
+        Whether reports add to ``learning``. That takes longer than all else that is done with a
+        report, so only policies that look at it have it done.
     """
 
-    def __init__(self, keep: int = 1) -> None:
+    def __init__(self, keep: int = 1, *, learns: bool = False) -> None:
         self.keep = keep
+        self._learns = learns
         self.trials: dict[TrialId, TrialRecord] = {}
         self.costs = Costs()
         self.learning = Learning()
@@ -126,7 +130,8 @@ class History:
             if old.gated_at is not None and old.gated_at <= resumed_from:
                 record.gated_at = old.gated_at
             self._inherit(record, old, resumed_from)
-            self.learning.go_back(old.last_excess, record.last_excess)
+            if self._learns:
+                self.learning.go_back(old.last_excess, record.last_excess)
             # one that had finished counts as such again when this attempt does
             self.finished = [other for other in self.finished if other is not old]
         self.trials[trial] = record
@@ -144,7 +149,7 @@ class History:
             if step > upto:
                 break
             log.copy_to(record.log, index)
-        record.verdicts = [verdict for verdict in old.verdicts if verdict.reported <= upto]
+        record.verdicts = [verdict for verdict in old.verdicts if verdict[0] <= upto]
         record.progress.relive(old, upto)
 
     def withdraw(self, record: TrialRecord) -> None:
@@ -160,31 +165,28 @@ class History:
         # the busiest few lines of a study and of a replay: plain on purpose
         step, loss, check = report.step, report.loss, report.check
         progress, costs = record.progress, self.costs
-        if report.primary_cost_s is not None:
-            costs.primary_s += report.primary_cost_s
+        if self._learns:
+            self._learn(record, report)
+        primary_s, check_s = report.primary_cost_s, report.check_cost_s
+        if primary_s is not None:
+            costs.primary_s += primary_s
             costs.primary_n += step - progress.last_step  # a report may cover several iterations
-        progress.spend(step, report.primary_cost_s, report.check_cost_s)
-        if report.check_cost_s or report.snapshot_cost_s:
-            costs.add_check(report.check_cost_s, report.snapshot_cost_s, check)
+        if check_s or report.snapshot_cost_s:
+            costs.add_check(check_s, report.snapshot_cost_s, check)
         if check is None:
             record.last_check = None
-            progress.advance(step, loss, None)
+            progress.advance(step, loss, None, None, math.nan, primary_s, check_s)
         else:
             if check.valid:
                 self._valid_reports += 1
             else:
                 self._invalid_reports += 1
             excess = combined(check.excess)
-            self.learning.add_check(check.step, check.loss, excess, record.last_excess)
-            progress.advance(step, loss, check.step, check.valid, excess)
-            verdict = Verdict(step, report.stratum, check.violation, check.step, check.excess)
+            progress.advance(step, loss, check.step, check.valid, excess, primary_s, check_s)
+            verdict = (step, check.stratum, check.violation, check.step, check.excess)
             record.verdicts.append(verdict)
             self._add_check(record, check)
         record.log.append(report, decision)
-        if step & (step - 1) == 0 and step > 0:  # a power of two
-            earlier = record.log.find(step >> 2) if step >= 4 else None
-            then = None if earlier is None else record.log.loss[earlier]
-            self.learning.add_loss(step, loss, then)
         if filing is not None:
             group = self._groups.get(filing.group)
             if group is None:
@@ -198,9 +200,20 @@ class History:
         if decision.action is Action.STOP:
             record.stop_decision = decision
 
+    def _learn(self, record: TrialRecord, report: Observation) -> None:
+        """Take what a report, which is not in the record yet, says about the study."""
+        step, check = report.step, report.check
+        if check is not None:
+            excess = combined(check.excess)
+            self.learning.add_check(check.step, check.loss, excess, record.last_excess)
+        if step >= 4 and step & (step - 1) == 0:  # a power of two
+            earlier = record.log.find(step >> 2)
+            if earlier is not None:
+                self.learning.add_loss(step, report.loss, record.log.loss[earlier])
+
     def add_check(self, record: TrialRecord, check: CheckResult) -> None:
         """Take the outcome of a check that came without a report."""
-        record.late_checks.append((self.reports, check.step, check.excess))
+        record.late_checks += ((self.reports, check.step, check.excess),)
         self._add_check(record, check)
 
     def _add_check(self, record: TrialRecord, check: CheckResult) -> None:
@@ -240,12 +253,12 @@ def _learned_from(
     loss_at = dict(zip(log.step, log.loss, strict=True))
     checks: list[Added] = []
     before: tuple[int, float] | None = None
-    for verdict in record.verdicts:
-        excess = combined(verdict.excess)
+    for reported, _, _, step, beyond in record.verdicts:
+        excess = combined(beyond)
         if not math.isnan(excess):
-            if verdict.reported >= since:
-                checks.append((verdict.step, loss_at[verdict.step], excess, before))
-            before = verdict.step, excess
+            if reported >= since:
+                checks.append((step, loss_at[step], excess, before))
+            before = step, excess
     losses = [
         (step, loss, loss_at[step >> 2])
         for step, loss in loss_at.items()

@@ -22,7 +22,7 @@ class CheckResult:
     valid: bool
     violation: float
     measured_violation: float  # the same without what counts for constraints left out
-    excess: tuple[float, ...] = ()  # beyond each limit, see Goals.relative_excesses
+    excess: tuple[float, ...] = ()  # beyond each limit, see Goals.judge_each
     # where there are several constraints: those violated, and those that were not measured then
     violated: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -37,8 +37,7 @@ def check_result(
     goals: Goals, step: int, loss: float, measured: Mapping[str, Estimate | FailedCheck]
 ) -> CheckResult:
     """What the measurements of a checkpoint come to: judged here, once, and handed on."""
-    valid, violation = goals.judge(measured)
-    excess = goals.relative_excesses(measured)
+    valid, violation, excess = goals.judge_each(measured)
     if valid or len(goals.constraints) == 1:
         return CheckResult(step, loss, measured, valid, violation, violation, excess)
     left_out = tuple(c.name for c in goals.constraints if c.name not in measured)

@@ -64,7 +64,7 @@ class StudyCurves:
             if count:
                 log, progress = record.log, record.progress
                 last = log.step[count - 1]
-                checks = [(v.step, v.excess) for v in record.verdicts if v.reported <= last]
+                checks = [(v[3], v[4]) for v in record.verdicts if v[0] <= last]
                 # strictly before: no matter whether that report came before this look or after it
                 checks += [(step, beyond) for n, step, beyond in record.late_checks if n < reports]
                 stopped = record.stop_decision is not None and count == len(log)

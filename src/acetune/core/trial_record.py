@@ -32,14 +32,10 @@ class Checkpoint(NamedTuple):
     violation: float
 
 
-class Verdict(NamedTuple):
-    """What a check found."""
-
-    reported: int  # the step of the report that it came with
-    stratum: Stratum
-    violation: float
-    step: int  # of the checkpoint that was checked
-    excess: tuple[float, ...]  # beyond each limit, see Goals.relative_excesses
+# What a check found: the step of the report that it came with, the stratum, the violation, the step
+# of the checkpoint that was checked, and how far beyond each limit it lies (see Goals.judge_each).
+# A plain tuple: the garbage collector need not look at it again, and there is one for every check.
+Verdict: TypeAlias = tuple[int, Stratum, float, int, tuple[float, ...]]
 
 
 @dataclass(slots=True)
@@ -80,8 +76,15 @@ class Progress:
         checked_step: int | None,
         valid: bool | None = None,
         excess: float = math.nan,
+        primary_s: float | None = None,
+        check_s: Mapping[str, float] | None = None,
     ) -> None:
-        """Take a report into account."""
+        """Take a report into account, and what it has cost."""
+        if primary_s is not None:
+            self.primary_s += primary_s
+            self.iterations += step - self.last_step  # a report may cover several iterations
+        if check_s:
+            self.last_check_s = sum(check_s.values())
         self.last_step, self.last_loss = step, loss
         self.last_checked = checked_step == step
         self.loss_sum += loss
@@ -95,23 +98,13 @@ class Progress:
             self.violations = 0 if valid else self.violations + 1
             self.excess = excess
 
-    def spend(
-        self, step: int, primary_s: float | None, check_s: Mapping[str, float] | None
-    ) -> None:
-        """Count what a report has cost that is about to be taken."""
-        if primary_s is not None:
-            self.primary_s += primary_s
-            self.iterations += step - self.last_step  # a report may cover several iterations
-        if check_s:
-            self.last_check_s = sum(check_s.values())
-
     def relive(self, before: TrialRecord, upto: int) -> None:
         """Take over what an attempt had reported up to a step, from whose checkpoint this goes on.
 
         What each report cost is not kept; a configuration is taken to cost the same throughout.
         """
         log, old = before.log, before.progress
-        excesses = {verdict.reported: combined(verdict.excess) for verdict in before.verdicts}
+        excesses = {reported: combined(excess) for reported, *_, excess in before.verdicts}
         for step, loss, stratum in zip(log.step, log.loss, log.stratum, strict=True):
             if step > upto:
                 break
@@ -176,13 +169,14 @@ _NONE = (math.nan, math.nan)
 
 def digest(measured: Mapping[str, Estimate | FailedCheck]) -> int:
     """A number that is the same for the same measurements."""
-    names, numbers = sorted(measured), array("d")  # in whatever order they were measured
+    names = sorted(measured)  # in whatever order they were measured
+    numbers: list[float] = []
     for name in names:
         found = measured[name]
         # adding 0.0 makes -0.0 and 0.0 one number
-        numbers.extend((found.value + 0.0, found.stderr) if isinstance(found, Estimate) else _NONE)
+        numbers += (found.value + 0.0, found.stderr) if isinstance(found, Estimate) else _NONE
     # of the bytes: hash(-1.0) and hash(-2.0) are the same
-    return hash((*names, numbers.tobytes()))
+    return hash((*names, array("d", numbers).tobytes()))
 
 
 @dataclass(slots=True)
@@ -204,17 +198,17 @@ class TrialRecord:
     stop_decision: Decision | None = None
     verdicts: list[Verdict] = field(default_factory=list)  # of the reports that came with a check
     # made outside a report: after how many of all trials, of which step, how far beyond each limit
-    late_checks: list[tuple[int, int, tuple[float, ...]]] = field(default_factory=list)
+    late_checks: tuple[tuple[int, int, tuple[float, ...]], ...] = ()
     # what came with the last report, or the check after it: for those who write it down
     last_check: CheckResult | None = None
 
     @property
     def last_excess(self) -> tuple[int, float] | None:
         """Step and excess of the last checkpoint whose check did not fail; None without one."""
-        for verdict in reversed(self.verdicts):
-            excess = combined(verdict.excess)
+        for *_, step, beyond in reversed(self.verdicts):
+            excess = combined(beyond)
             if not math.isnan(excess):
-                return verdict.step, excess
+                return step, excess
         return None
 
     def declare(self, total_steps: int) -> None:

@@ -73,6 +73,8 @@ class _Channel:
     def _next(self) -> Any:
         """The next message, None while it is not whole; raises MessageError if it is none."""
         size = len(self._come)
+        if not size:
+            return None
         if size < _HEAD.size:
             if not _MARK.startswith(self._come[: len(_MARK)]):
                 raise MessageError(f"it began with {bytes(self._come)!r}")

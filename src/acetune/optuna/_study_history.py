@@ -361,5 +361,5 @@ def _earlier(record: TrialRecord, step: int) -> TrialRecord:
         log.copy_to(before.log, index)
     progress.relive(record, step - 1)
     before.filings = [filing for filing in record.filings if filing[0] < step]
-    before.verdicts = [verdict for verdict in record.verdicts if verdict.reported < step]
+    before.verdicts = [verdict for verdict in record.verdicts if verdict[0] < step]
     return before

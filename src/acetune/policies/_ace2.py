@@ -172,8 +172,8 @@ remember=True, spare=True, defer=True, one_by_one=True)
     def _last_known(self, trial: TrialRecord, report: Observation) -> tuple[Stratum, float]:
         """Stratum and violation that a report is ranked by; between checks those of the last."""
         if report.check is None and self.remember and trial.verdicts:
-            last = trial.verdicts[-1]
-            return last.stratum, last.violation
+            _, stratum, violation, *_ = trial.verdicts[-1]
+            return stratum, violation
         return report.stratum, report.violation
 
     def decide(

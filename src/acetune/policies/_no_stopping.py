@@ -39,4 +39,4 @@ class NoStopping(Policy):
         self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History
     ) -> Decision:
         """Go on."""
-        return Decision(Action.CONTINUE, _KEPT, report.stratum, step=report.step)
+        return Decision(Action.CONTINUE, _KEPT, report.stratum, None, None, report.step, {})

@@ -169,7 +169,7 @@ class PerformanceCurve(Policy):
         """Stop what has hardly a chance left to end better than the best of all."""
         stratum, step = report.stratum, report.step
         if filing is None:
-            return Decision(Action.CONTINUE, _BETWEEN, stratum, step=step)
+            return Decision(Action.CONTINUE, _BETWEEN, stratum, None, None, step, {})
         group = history.group(filing.group)
         best = min(trial.progress.best_loss, report.loss)
         action, why, numbers = self._judge(best, group, history)

@@ -57,8 +57,10 @@ def free_rung(trial: TrialRecord, rungs: Sequence[float], bracket: Hashable) -> 
     """The highest of the rungs reached that does not hold the trial yet, as a group, or None."""
     if len(trial.filings) == len(rungs):  # it is filed at rungs only, so at all of them
         return None
-    groups = ((bracket, rung) for rung in reversed(rungs))
-    return next((group for group in groups if not trial.filed_in(group)), None)
+    for rung in reversed(rungs):
+        if not trial.filed_in((bracket, rung)):
+            return bracket, rung
+    return None
 
 
 def decide_by_cutoff(
@@ -67,7 +69,7 @@ def decide_by_cutoff(
     """Stop what is strictly worse than the cutoff; the first to arrive goes on."""
     stratum, step = report.stratum, report.step
     if filing is None:
-        return Decision(Action.CONTINUE, _BETWEEN, stratum, step=step)
+        return Decision(Action.CONTINUE, _BETWEEN, stratum, None, None, step, {})
     group = history.group(filing.group)
     rank, of = group.better_than(filing.key) + 1, len(group) + 1
     if len(group) == 0:
@@ -90,7 +92,7 @@ def decide_by_place(
     """Stop what is not among the best of its group; ties count for the current trial."""
     stratum, step = report.stratum, report.step
     if filing is None:
-        return Decision(Action.CONTINUE, _BETWEEN, stratum, step=step)
+        return Decision(Action.CONTINUE, _BETWEEN, stratum, None, None, step, {})
     group = history.group(filing.group)
     better, n = group.better_than(filing.key), len(group) + 1
     best = places(n, factor)

@@ -78,7 +78,8 @@ class Policy(ABC):
     gate: bool = False
     #: ``"after"``: no check during the run; afterwards from the best objective down
     constraints: When = "callback"
-    #: ``due`` looks at what was learned of the study so far, ``trial.trend``
+    #: it looks at what was learned of the study so far: ``history.learning``, ``history.trend``
+    #: and, in ``due``, ``trial.trend``; for others nothing is learned
     learns: bool = False
     #: of several constraints the rest are left out once one is violated
     one_by_one: bool = False

@@ -371,7 +371,7 @@ class Stopper:
         self.goals = Goals(Objective(objective, mode), tuple(constraints))
         self.policy = make_policy(policy)
         self.on_repeat: Callable[[str], None] = _warn_repeated
-        self.history = History(keep=confirm_top)
+        self.history = History(keep=confirm_top, learns=self.policy.learns)
 
     @property
     def best(self) -> CheckedCheckpoint | None:

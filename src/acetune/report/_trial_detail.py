@@ -19,7 +19,7 @@ from acetune.report.explanation import (
     why_not_measured,
     why_unchecked,
 )
-from acetune.report.figures import trial_figure
+from acetune.report.figures import FigureData, trial_figure
 from acetune.study.answer import candidates_of, choose_answer
 from acetune.study.report_arrays import CONTINUE, STEP
 from acetune.study.store import Store
@@ -28,10 +28,11 @@ from acetune.study.view import StudyView
 _MOST_REPORTS = 100  # of a trial, about
 
 
-def trial_detail(view: StudyView, trial: int) -> dict[str, Any]:
+def trial_detail(view: StudyView, trial: int, digest: FigureData | None = None) -> dict[str, Any]:
     """One trial as plain data: its latest attempt, and how the earlier ones ended.
 
-    Where it has many reports some are left out, and ``reports.note`` says so.
+    Where it has many reports some are left out, and ``reports.note`` says so. For several trials
+    give each the same ``digest``, so that what they share is worked out once.
     """
     if view.trial(trial) is None:
         last = view.trials[-1].trial if view.trials else 0
@@ -53,7 +54,7 @@ def trial_detail(view: StudyView, trial: int) -> dict[str, Any]:
     why += [f"measured on: {hardware}"] if hardware is not None else []
     why += [f"limit: {constraint.describe()}" for constraint in view.goals.constraints]
     notes = (why_unchecked(latest, unchecked), left_out)
-    picture = trial_figure(view, trial)
+    picture = trial_figure(digest or FigureData(view), trial)
     return {
         "trial": trial,
         "name": names[0] if names else None,

@@ -63,8 +63,9 @@ def report_content(view: StudyView) -> dict[str, Any]:
     found["parts"] = sections(found)
     details: dict[int, Any] = {}
     room = _DATA_BYTES - len(_data(found))
-    for trial in _spoken_of(found, chosen_trials(FigureData(view))):
-        detail = trial_detail(view, trial)
+    digest = FigureData(view)
+    for trial in _spoken_of(found, chosen_trials(digest)):
+        detail = trial_detail(view, trial, digest)
         room -= len(json.dumps(detail))
         if room < 0 and details:  # that of the answer, the first, is always there
             break

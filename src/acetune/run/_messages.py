@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import socket
+from functools import lru_cache
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -219,22 +220,32 @@ def decode(data: bytes) -> Any:
 def decode_from_worker(data: bytes) -> Any:
     """A worker's message, whose fields are of their kinds, else :class:`MessageError`."""
     message = decode(data)
-    kinds = _KINDS.get(type(message))
-    if kinds is None:
-        raise MessageError(f"it was a {type(message).__name__}")
-    _require_kinds(message, kinds)
-    if isinstance(message, (Reported, AskGate, Finished)) and message.report is not None:
-        _require_report(message.report)
+    kind = type(message)
+    if kind not in _FROM_WORKER:
+        raise MessageError(f"it was a {kind.__name__}")
+    try:
+        _require_kinds(message, kind)
+        if isinstance(message, (Reported, AskGate, Finished)) and message.report is not None:
+            _require_report(message.report)
+    except MessageError:
+        raise
+    except Exception as error:  # objects of any class may be in it
+        why = f"{type(error).__name__}: {error}"
+        raise MessageError(f"a {kind.__name__} cannot be looked at ({why})") from None
     return message
 
 
 def _require_report(report: Report) -> None:
-    _require_kinds(report, _REPORT_KINDS)
+    _require_kinds(report, Report)
     for numbers in (report.metrics, report.check_cost_s):
-        for name, found in (numbers or {}).items():
+        if numbers is None:
+            continue
+        for name, found in numbers.items():
             if not isinstance(name, str) or not isinstance(found, float):
                 raise MessageError(f"a report held a {type(found).__name__} for a number")
-    for name, measured in (report.measured or {}).items():
+    if report.measured is None:
+        return
+    for name, measured in report.measured.items():
         if isinstance(measured, Estimate):
             fine = isinstance(measured.value, float) and isinstance(measured.stderr, float)
         else:
@@ -263,31 +274,29 @@ def _classes(hint: Any) -> tuple[type, ...]:
     return (get_origin(hint) or hint,)
 
 
-def _require_kinds(fields: tuple[object, ...], kinds: tuple[tuple[type, ...], ...]) -> None:
-    for field, allowed in zip(fields, kinds, strict=True):
-        if not isinstance(field, allowed):
-            raise MessageError(f"a {type(fields).__name__} held a {type(field).__name__}")
+def _require_kinds(message: tuple[object, ...], kind: type) -> None:
+    """That the fields of a message, or of a report, are of their kinds."""
+    wrong = _wrong_kind(kind, tuple(map(type, message)))
+    if wrong is not None:
+        raise MessageError(f"a {kind.__name__} held a {wrong.__name__}")
+    for field in message:
         if type(field) is int and not -_LARGEST <= field <= _LARGEST:
-            raise MessageError(f"a {type(fields).__name__} held a number beyond 2**63")
+            raise MessageError(f"a {kind.__name__} held a number beyond 2**63")
 
 
-_KINDS: dict[type, tuple[tuple[type, ...], ...]] = {
-    kind: _kinds(kind)
-    for kind in (
-        *ASKING,
-        Ready,
-        Hardware,
-        Checking,
-        Saved,
-        Piece,
-        Done,
-        Failed,
-        Evaluated,
-        Notice,
-    )
-}
-_REPORT_KINDS = _kinds(Report)
+@lru_cache(maxsize=256)  # a study's reports are nearly all alike
+def _wrong_kind(message: type, found: tuple[type, ...]) -> type | None:
+    """The first class in a message that its field may not have, None where all may."""
+    for kind, allowed in zip(found, _KINDS[message], strict=True):
+        if not issubclass(kind, allowed):
+            return kind
+    return None
 
+
+_FROM_WORKER = frozenset(
+    (*ASKING, Ready, Hardware, Checking, Saved, Piece, Done, Failed, Evaluated, Notice)
+)
+_KINDS = {kind: _kinds(kind) for kind in (*_FROM_WORKER, Report)}
 
 _MAX_BYTES = 1 << 28  # large folders travel in pieces; nothing else comes near it
 

@@ -46,9 +46,10 @@ class RandomTrees:
         y, begin = y[sample], sample * features  # of each sampled row: where it begins in flat
         self.trees = trees
         self._depth = 0
-        # of each node: what it is cut by (-1: a leaf), where, its first child, its mean
-        feature, cut = [np.full(trees, -1)], [np.zeros(trees)]
-        child, mean = [np.zeros(trees, dtype=np.intp)], [y.reshape(trees, size).mean(axis=1)]
+        # of each node: what it is cut by, where, its first child, its mean; a leaf is its own child
+        # and nothing lies beyond its cut, so that rows that have come to one stay there
+        feature, cut = [np.zeros(trees, dtype=np.intp)], [np.full(trees, np.inf)]
+        child, mean = [np.arange(trees)], [y.reshape(trees, size).mean(axis=1)]
         node = np.repeat(np.arange(trees), size)  # of each row, numbered within the level; sorted
         above, width = 0, trees  # nodes on higher levels, and on this one
         for _ in range(_DEEPEST):
@@ -57,17 +58,17 @@ class RandomTrees:
             if not is_cut.any():
                 break
             first = 2 * np.cumsum(is_cut) - 2
-            feature[-1], cut[-1] = by, at
-            child[-1] = np.where(is_cut, above + width + first, 0)
+            feature[-1], cut[-1] = np.maximum(by, 0), np.where(is_cut, at, np.inf)
+            child[-1] = np.where(is_cut, above + width + first, child[-1])
             stays = is_cut[node]
             begin, y, node = begin[stays], y[stays], node[stays]
             node = first[node] + (flat[begin + by[node]] > at[node])
             order = np.argsort(node, kind="stable")
             begin, y, node = begin[order], y[order], node[order]
             above, width = above + width, 2 * int(is_cut.sum())
-            feature.append(np.full(width, -1))
-            cut.append(np.zeros(width))
-            child.append(np.zeros(width, dtype=np.intp))
+            feature.append(np.zeros(width, dtype=np.intp))
+            cut.append(np.full(width, np.inf))
+            child.append(above + np.arange(width))
             mean.append(np.bincount(node, y, minlength=width) / np.bincount(node, minlength=width))
             self._depth += 1
         self._feature, self._cut = np.concatenate(feature), np.concatenate(cut)
@@ -75,12 +76,12 @@ class RandomTrees:
 
     def predict(self, x: Floats, trees: Ints) -> Floats:
         """The mean of what these trees say of each row."""
+        flat = np.ascontiguousarray(x).ravel()
         node = np.repeat(np.asarray(trees), len(x))
-        row = np.tile(np.arange(len(x)), len(trees))
+        begin = np.tile(np.arange(len(x)) * x.shape[1], len(trees))  # of each row, in flat
         for _ in range(self._depth):
-            by = self._feature[node]
-            right = x[row, np.maximum(by, 0)] > self._cut[node]
-            node = np.where(by >= 0, self._child[node] + right, node)
+            right = flat.take(begin + self._feature.take(node)) > self._cut.take(node)
+            node = self._child.take(node) + right
         found: Floats = self._mean[node].reshape(len(trees), len(x)).mean(axis=0)
         return found
 

@@ -89,9 +89,10 @@ def valid_checkpoints(view: StudyView, most: int = _MOST_FOUND) -> list[FoundChe
 def valid_row(view: StudyView, trial: int, attempt: int, step: int) -> int | None:
     """The row of the check that found a checkpoint valid, the first one."""
     reports = view.reports
-    same = (reports.trial == trial) & (reports.attempt == attempt)
-    same &= (reports.checked_step == step) & (reports.stratum == VALID)
-    rows = np.flatnonzero(same & usable(reports.checked_objective))
+    its = np.flatnonzero(reports.trial == trial)  # few: the rest is asked of these alone
+    same = (reports.attempt[its] == attempt) & (reports.checked_step[its] == step)
+    same &= (reports.stratum[its] == VALID) & usable(reports.checked_objective[its])
+    rows = its[same]
     return int(rows[0]) if len(rows) else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -50,10 +51,11 @@ class Report(NamedTuple):
 
     def advance(self, progress: Progress, goals: Goals, valid: bool | None) -> None:
         """Take the report into account as the driver does: so that asking costs no message."""
-        progress.spend(self.step, self.primary_cost_s, self.check_cost_s)
-        excess = combined(goals.relative_excesses(self.measured or {}))
-        loss = goals.objective.loss(self.value)
-        progress.advance(self.step, loss, self.checked_step, valid, excess)
+        excess = math.nan
+        if self.measured is not None:
+            excess = combined(goals.judge_each(self.measured)[2])
+        loss, costs = goals.objective.loss(self.value), (self.primary_cost_s, self.check_cost_s)
+        progress.advance(self.step, loss, self.checked_step, valid, excess, *costs)
 
 
 class Link(Protocol):

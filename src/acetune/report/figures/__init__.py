@@ -58,9 +58,9 @@ def page_figures(view: StudyView, *, first: bool = False) -> list[dict[str, Any]
     return [drawing.as_json() for drawing in drawings(view, ids)]
 
 
-def trial_figure(view: StudyView, trial: int) -> dict[str, Any]:
+def trial_figure(digest: FigureData, trial: int) -> dict[str, Any]:
     """The learning curve of one trial as JSON-able data."""
-    return curves(FigureData(view), [trial]).as_json()
+    return curves(digest, [trial]).as_json()
 
 
 __all__ = [

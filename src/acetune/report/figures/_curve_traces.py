@@ -18,7 +18,7 @@ from acetune.report.figures._figure_data import (
 from acetune.report.figures._look import NEUTRAL, STAR, STRATA, Json, note, scatter
 from acetune.report.figures._ranges import Window, within_reach
 from acetune.report.figures._text import plain_near, safe
-from acetune.study.report_arrays import UNCHECKED, VALID
+from acetune.study.report_arrays import VALID
 
 _POINTS = 480  # in all curves together
 _LABEL = 14  # pixels a label
@@ -234,8 +234,9 @@ def stop_marks(
 
 def late_rows(digest: FigureData, drawn: list[Curve]) -> Whole:
     """Rows of the checks that were made at the end of these trials, or after the run."""
-    late = digest.view.is_latest & ~digest.is_step & (digest.view.reports.stratum != UNCHECKED)
-    return np.flatnonzero(digest.is_of([curve.trial for curve in drawn]) & late)
+    rows = np.flatnonzero(digest.late)
+    its = np.isin(digest.view.reports.trial[rows], [curve.trial for curve in drawn])
+    return np.asarray(rows[its])
 
 
 def late_checks(

@@ -81,6 +81,12 @@ class FigureData:
         """Reports of training of the latest attempt of their trial."""
         return np.asarray(self.view.is_latest & self.is_step)
 
+    @cached_property
+    def late(self) -> Mask:
+        """Checks at or after the end of a trial, of its latest attempt."""
+        checked = self.view.reports.stratum != UNCHECKED
+        return np.asarray(self.view.is_latest & ~self.is_step & checked)
+
     def checked_loss(self, rows: Whole) -> Floats:
         """The losses of the checkpoints that were checked."""
         return losses(self.goals.objective, self.view.reports.checked_objective[rows])
