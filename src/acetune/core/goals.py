@@ -214,9 +214,12 @@ class Constraint:
             return measured.value + margin - self.limit
         return self.limit - (measured.value - margin)
 
+    def relative_excess(self, measured: Estimate) -> float:
+        """The same in units of the limit, or of the constraint's own scale."""
+        return self.excess(measured) / self._unit
+
     @property
-    def unit(self) -> float:
-        """What amounts beyond the limit are divided by: its scale, or the size of the limit."""
+    def _unit(self) -> float:
         return self.scale if self.scale is not None else abs(self.limit) or 1.0
 
     def holds(self, measured: Estimate | FailedCheck) -> bool:
@@ -227,7 +230,7 @@ class Constraint:
         """The scaled amount beyond the limit: 0 where it holds, infinite for a failed check."""
         if isinstance(measured, FailedCheck):
             return math.inf
-        return max(0.0, self.excess(measured) / self.unit)
+        return max(0.0, self.relative_excess(measured))
 
     def with_limit(self, limit: float) -> Constraint:
         """The same constraint at another limit."""
@@ -326,8 +329,8 @@ class Goals:
             result = measured.get(constraint.name)
             if isinstance(result, Estimate):
                 excess = constraint.excess(result)
-                relative = excess / constraint.unit
-                holds, amount = excess <= 0.0, max(0.0, relative)
+                relative, holds = excess / constraint._unit, excess <= 0.0
+                amount = max(0.0, relative)
             else:
                 relative, holds = math.nan, False
                 amount = LEFT_OUT if result is None else math.inf
