@@ -320,10 +320,7 @@ class Goals:
     def judge_each(
         self, measured: Mapping[str, Estimate | FailedCheck]
     ) -> tuple[bool, float, tuple[float, ...]]:
-        """The same, and how far beyond each limit a checkpoint lies; NaN where it is not known.
-
-        One pass for all three: every check of every trial comes through here.
-        """
+        """The same, with the :meth:`relative_excesses`: in one pass, for every check comes here."""
         valid, violation, beyond = True, 0.0, []
         for constraint in self.constraints:
             result = measured.get(constraint.name)
@@ -344,6 +341,15 @@ class Goals:
         """The sum over what was measured, without what counts for constraints left out."""
         found = ((c, measured.get(c.name)) for c in self.constraints)
         return sum((c.violation(result) for c, result in found if result is not None), 0.0)
+
+    def relative_excesses(
+        self, measured: Mapping[str, Estimate | FailedCheck]
+    ) -> tuple[float, ...]:
+        """How far beyond each limit a checkpoint lies; NaN where nothing was measured."""
+        found = ((c, measured.get(c.name)) for c in self.constraints)
+        return tuple(
+            c.relative_excess(m) if isinstance(m, Estimate) else math.nan for c, m in found
+        )
 
     def violated(self, measured: Mapping[str, Estimate | FailedCheck]) -> tuple[str, ...]:
         """The names of the constraints that were measured and do not hold."""

@@ -307,7 +307,7 @@ class Trial:
         """The worker's own progress, as the driver has it: so that asking costs no message."""
         excess = math.nan
         if report.measured is not None:
-            excess = combined(self._goals.judge_each(report.measured)[2])
+            excess = combined(self._goals.relative_excesses(report.measured))
         self._progress.advance(
             report.step,
             loss,
