@@ -34,6 +34,16 @@ MESSAGES = [
 ]
 
 
+class Unreadable(dict[str, float]):
+    """Metrics of a class that does not do what it should."""
+
+    def __reduce__(self) -> Any:
+        return Unreadable, ()
+
+    def items(self) -> Any:
+        raise OSError("no")
+
+
 class Ends:
     """The raw bytes of a worker, and the driver's end."""
 
@@ -125,6 +135,8 @@ def test_stray_bytes_break_the_channel_after_what_came_before(
         m.Setup("", None, 1),  # only drivers send this
         m.Begin("ten", 0.1),  # type: ignore[arg-type]
         m.Saved("model", "1", "path", 1),  # type: ignore[arg-type]
+        Report(1, 0.5),  # only in another one
+        m.Reported(Report(1, 0.5, metrics=Unreadable())),
         m.Reported(Report("1", 0.5)),  # type: ignore[arg-type]
         m.Reported(Report(1, None)),  # type: ignore[arg-type]
         m.Reported(Report(1, 0.5, metrics={"f1": object})),  # type: ignore[dict-item]

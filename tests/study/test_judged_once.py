@@ -39,13 +39,13 @@ COLUMNS = "kind, step, checked_step, checked_objective, violation, stratum"
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Estimate | FailedCheck]]:
     """What was judged, as it is."""
     seen: list[Mapping[str, Estimate | FailedCheck]] = []
-    judge = Goals.judge
+    judge = Goals.judge_each  # which judge() asks too
 
-    def noted(goals: Goals, measured: Mapping[str, Estimate | FailedCheck]) -> tuple[bool, float]:
+    def noted(goals: Goals, measured: Mapping[str, Estimate | FailedCheck]) -> object:
         seen.append(measured)
         return judge(goals, measured)
 
-    monkeypatch.setattr(Goals, "judge", noted)
+    monkeypatch.setattr(Goals, "judge_each", noted)
     return seen
 
 

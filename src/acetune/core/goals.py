@@ -214,9 +214,12 @@ class Constraint:
             return measured.value + margin - self.limit
         return self.limit - (measured.value - margin)
 
+    def relative_excess(self, measured: Estimate) -> float:
+        """The same in units of the limit, or of the constraint's own scale."""
+        return self.excess(measured) / self._unit
+
     @property
-    def unit(self) -> float:
-        """What amounts beyond the limit are divided by: its scale, or the size of the limit."""
+    def _unit(self) -> float:
         return self.scale if self.scale is not None else abs(self.limit) or 1.0
 
     def holds(self, measured: Estimate | FailedCheck) -> bool:
@@ -227,7 +230,7 @@ class Constraint:
         """The scaled amount beyond the limit: 0 where it holds, infinite for a failed check."""
         if isinstance(measured, FailedCheck):
             return math.inf
-        return max(0.0, self.excess(measured) / self.unit)
+        return max(0.0, self.relative_excess(measured))
 
     def with_limit(self, limit: float) -> Constraint:
         """The same constraint at another limit."""
@@ -317,17 +320,14 @@ class Goals:
     def judge_each(
         self, measured: Mapping[str, Estimate | FailedCheck]
     ) -> tuple[bool, float, tuple[float, ...]]:
-        """The same, and how far beyond each limit a checkpoint lies; NaN where it is not known.
-
-        One pass for all three: every check of every trial comes through here.
-        """
+        """The same, with the :meth:`relative_excesses`: in one pass, for every check comes here."""
         valid, violation, beyond = True, 0.0, []
         for constraint in self.constraints:
             result = measured.get(constraint.name)
             if isinstance(result, Estimate):
                 excess = constraint.excess(result)
-                relative = excess / constraint.unit
-                holds, amount = excess <= 0.0, max(0.0, relative)
+                relative, holds = excess / constraint._unit, excess <= 0.0
+                amount = max(0.0, relative)
             else:
                 relative, holds = math.nan, False
                 amount = LEFT_OUT if result is None else math.inf
@@ -343,6 +343,15 @@ class Goals:
         """The sum of the scaled violations, with what a constraint that was left out counts for."""
         found = ((c, measured.get(c.name)) for c in self.constraints)
         return sum((left_out if m is None else c.violation(m) for c, m in found), 0.0)
+
+    def relative_excesses(
+        self, measured: Mapping[str, Estimate | FailedCheck]
+    ) -> tuple[float, ...]:
+        """How far beyond each limit a checkpoint lies; NaN where nothing was measured."""
+        found = ((c, measured.get(c.name)) for c in self.constraints)
+        return tuple(
+            c.relative_excess(m) if isinstance(m, Estimate) else math.nan for c, m in found
+        )
 
     def violated(self, measured: Mapping[str, Estimate | FailedCheck]) -> tuple[str, ...]:
         """The names of the constraints that were measured and do not hold."""

@@ -22,7 +22,7 @@ class CheckResult:
     valid: bool
     violation: float
     measured_violation: float  # the same without what counts for constraints left out
-    excess: tuple[float, ...] = ()  # beyond each limit, see Goals.judge_each
+    excess: tuple[float, ...] = ()  # beyond each limit, see Goals.relative_excesses
     # where there are several constraints: those violated, and those that were not measured then
     violated: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()

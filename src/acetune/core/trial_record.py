@@ -33,8 +33,8 @@ class Checkpoint(NamedTuple):
 
 
 # What a check found: the step of the report that it came with, the stratum, the violation, the step
-# of the checkpoint that was checked, and how far beyond each limit it lies (see Goals.judge_each).
-# A plain tuple: the garbage collector need not look at it again, and there is one for every check.
+# of the checkpoint that was checked, and how far beyond each limit it lies (relative_excesses of
+# Goals). A plain tuple: there is one for every check, and the garbage collector leaves it alone.
 Verdict: TypeAlias = tuple[int, Stratum, float, int, tuple[float, ...]]
 
 

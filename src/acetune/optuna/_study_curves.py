@@ -113,10 +113,10 @@ class OptunaCurves:
             for step in values:
                 check = read_check(trial.number, attributes, step)
                 if check is not None and check.step in values:
-                    excess = self._goals.judge_each(check.measured)[2]
+                    excess = self._goals.relative_excesses(check.measured)
                     checks.append((check.step, excess))
             if closed and end is not None and end.check is not None:
-                excess = self._goals.judge_each(end.check.measured)[2]
+                excess = self._goals.relative_excesses(end.check.measured)
                 checks.append((end.check.step, excess))
         elif ended and names and all(name in trial.constraints for name in names):
             checks.append((max(values), tuple(trial.constraints[name] for name in names)))

@@ -178,21 +178,10 @@ def encode(message: object) -> bytes:
     if type(message) is Reported:
         plain = ("report", *message.report)
     elif type(message) is Reply:
-        d, *rest = message[:-1]
-        trend = None if message.trend is None else tuple(message.trend)
+        d, *rest, trend = message
         why = d.why if isinstance(d.why, str) else tuple(d.why)
-        plain = (
-            "reply",
-            d.stop,
-            why,
-            d.stratum,
-            d.rank,
-            d.of,
-            d.step,
-            dict(d.numbers),
-            *rest,
-            trend,
-        )
+        decided = (d.stop, why, d.stratum, d.rank, d.of, d.step, dict(d.numbers))
+        plain = ("reply", *decided, *rest, None if trend is None else tuple(trend))
     return pickle.dumps(plain, pickle.HIGHEST_PROTOCOL)
 
 
@@ -202,17 +191,15 @@ def decode(data: bytes) -> Any:
         message = pickle.loads(data)
         if type(message) is not tuple:
             return message
-        kind, *fields = message
-        if kind == "report":
-            return Reported(Report(*fields))
-        stop, why, *said = fields
-        action = Action.STOP if stop else Action.CONTINUE
+        if message[0] == "report":
+            return Reported(Report(*message[1:]))
+        _, stops, why, stratum, rank, of, step, numbers, *rest = message
+        action = Action.STOP if stops else Action.CONTINUE
         why = why if isinstance(why, str) else Wording(*why)
-        *said, trend = said
-        decision = Decision(action, why, *said[:5])
-        gate, keep_below, stops, ended = said[5:]
+        decision = Decision(action, why, stratum, rank, of, step, numbers)
+        gate, keep_below, stop, ended, trend = rest
         trend = None if trend is None else Trend(*trend)
-        return Reply(decision, gate, keep_below, stops, ended, trend)
+        return Reply(decision, gate, keep_below, stop, ended, trend)
     except Exception as error:  # unpickling may raise anything
         raise MessageError(f"it cannot be unpickled ({type(error).__name__}: {error})") from None
 
@@ -221,9 +208,9 @@ def decode_from_worker(data: bytes) -> Any:
     """A worker's message, whose fields are of their kinds, else :class:`MessageError`."""
     message = decode(data)
     kind = type(message)
-    if kind not in _FROM_WORKER:
-        raise MessageError(f"it was a {kind.__name__}")
     try:
+        if kind not in _FROM_WORKER:
+            raise MessageError(f"it was a {kind.__name__}")
         _require_kinds(message, kind)
         if isinstance(message, (Reported, AskGate, Finished)) and message.report is not None:
             _require_report(message.report)

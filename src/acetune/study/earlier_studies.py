@@ -223,7 +223,7 @@ def _checks(view: StudyView, rows: Array, goals: Goals) -> Iterator[tuple[int, t
             # the rest was left out as one was violated, which holds by the limits of now: of the
             # rest nothing is known, whereas a curve would take it for checks that failed
             continue
-        yield int(view.reports.checked_step[row]), goals.judge_each(measured)[2]
+        yield int(view.reports.checked_step[row]), goals.relative_excesses(measured)
 
 
 def _fewer(view: StudyView, checked: Array) -> Array:

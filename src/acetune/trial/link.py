@@ -53,7 +53,7 @@ class Report(NamedTuple):
         """Take the report into account as the driver does: so that asking costs no message."""
         excess = math.nan
         if self.measured is not None:
-            excess = combined(goals.judge_each(self.measured)[2])
+            excess = combined(goals.relative_excesses(self.measured))
         loss, costs = goals.objective.loss(self.value), (self.primary_cost_s, self.check_cost_s)
         progress.advance(self.step, loss, self.checked_step, valid, excess, *costs)
 
