@@ -13,7 +13,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from acetune.replay.judged_table import judge, parse_limit
-from acetune.replay.table_file import read_table, write_table
+from acetune.replay.table_file import write_table
 from benchmarks.common import run_main, say
 from benchmarks.population_tables import LIMITS, read_folder, thin
 
