@@ -26,7 +26,7 @@ from benchmarks.grid_summary import (
 from benchmarks.grid_wanted import add_wanted
 from benchmarks.regret_lines import regret_by_ratio
 from benchmarks.regret_strips import regret_strips
-from paper.page import Drawn, Page, percent
+from paper.page import ACE2, Drawn, Page, head_note, percent
 
 MARGIN = 0.02  # cells in which ours is further behind than this are listed
 ENOUGH = 50  # seeds
@@ -39,6 +39,7 @@ def write_page(results: Path, folder: Path, parts: Sequence[str]) -> None:
         say("no page: the part random has no cell with all policies yet")
         return
     page, drawn = Page("The grid: regret over tables, limits, costs and budgets"), Drawn()
+    page.text(head_note(ACE2))
     add_head(page, found)
     add_wanted(page, found)
     add_pictures(page, drawn, found, folder)

@@ -31,7 +31,7 @@ from benchmarks.budgets import simulate_budgets
 from benchmarks.common import run_main, say, versions
 from benchmarks.grid_cells import budget_s, score_runs
 from benchmarks.regret import regret_scale
-from paper.page import Page, percent
+from paper.page import ACE2, Page, head_note, percent
 
 RESULT = plan.ROOT / "benchmarks" / "results" / "two_constraints.json"
 PAGE = plan.ROOT / "docs" / "results" / "two-constraints.md"
@@ -201,6 +201,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[Case, dict[str, list[Came]]]]
 def write_page(path: Path, about: dict[str, Any], found: dict[Case, dict[str, list[Came]]]) -> None:
     """Means over all cases, and by what they have in common."""
     page = Page("Two constraints, one by one")
+    page.text(head_note(ACE2))
     page.text(
         f"`{TURN}` measures several constraints in turn and leaves out the rest once one is "
         f"violated; `{ALL}` measures all of them, as the other policies do. {len(found)} cases "

@@ -11,9 +11,11 @@ from acetune.replay.statistics import Interval
 from paper.figures import truncation_curve
 from paper.measuring import WORKERS, Case, Measured, Plan, difference
 from paper.page import (
+    ACE,
     Drawn,
     Page,
     difference_text,
+    head_note,
     interval_text,
     mean_text,
     percent,
@@ -63,6 +65,7 @@ def report(
 ) -> tuple[Page, Drawn]:
     """The page and its picture."""
     page = Page("Ablations")
+    page.text(head_note(ACE))
     page.text(
         f"Replayed on `{table.name}`, {len(table.configs)} recorded LightGBM runs: "
         f"{plan.budget_s:g} s of simulated time on each of {WORKERS} workers, {plan.seeds} seeds; "

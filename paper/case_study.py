@@ -16,7 +16,7 @@ from acetune.replay.simulator import Simulation
 from acetune.replay.table_searcher import RandomOrder
 from paper.figures import TrialCurve, case_study, expected_cost
 from paper.measuring import WORKERS, Plan
-from paper.page import Drawn, Page, percent
+from paper.page import ACE, Drawn, Page, head_note, percent
 from paper.published import CHEAP, HARD
 
 _SEEDS = 100  # to look through
@@ -42,6 +42,7 @@ class Pair(NamedTuple):
 def report(table: CurveTable, plan: Plan, folder: Path, suffix: str) -> tuple[Page, Drawn]:
     """The page of figures."""
     page = Page("Figures")
+    page.text(head_note(ACE))
     page.heading("Expected cost of a trial")
     page.text(
         "What a trial is expected to cost by the paper's cost model (its Eq. 2), by the interval "

@@ -11,9 +11,11 @@ from acetune.replay.runs import Run
 from acetune.replay.statistics import rank_policies
 from paper.measuring import WORKERS, Case, Measured, Plan, difference
 from paper.page import (
+    ACE,
     Drawn,
     Page,
     difference_text,
+    head_note,
     interval_text,
     mean_text,
     verdict,
@@ -47,6 +49,7 @@ def report(
 ) -> tuple[Page, Drawn]:
     """The page and its pictures."""
     page = Page("Table 1: fairness")
+    page.text(head_note(ACE))
     page.text(
         f"Replayed on `{table.name}`, {len(table.configs)} recorded LightGBM runs: "
         f"{plan.budget_s:g} s of simulated time on each of {WORKERS} workers, a check costs "

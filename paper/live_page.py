@@ -18,7 +18,7 @@ from paper.live_replay import Beside, Row, busy_share, by_row
 from paper.live_runs import LiveRun, mean_costs
 from paper.live_scale_page import put_scale
 from paper.live_studies import Conditions
-from paper.page import Drawn, Page, difference_text, mean_text, percent
+from paper.page import ACE, Drawn, Page, difference_text, head_note, mean_text, percent
 from paper.published import CHEAP, TABLE_1
 
 _SEEDS_FOR_BANDS = 10  # a bootstrap over fewer runs is too narrow
@@ -35,6 +35,7 @@ def live_report(
     """The page and its picture."""
     rows = by_row(live)
     page = Page("Fairness, live")
+    page.text(head_note(ACE))
     page.text(*_how(live, plan, conditions))
     if beside is not None:
         put_scale(page, live, plan, beside)

@@ -13,6 +13,18 @@ from acetune.replay.statistics import Interval
 Drawn: TypeAlias = dict[Path | str, Any]  # the figures of a page, by their files
 
 
+ACE = "ACE, the policy of the paper, beside others"
+ACE2 = "ACE2, the default policy when it was made, beside others"
+
+
+def head_note(policy: str) -> str:
+    """A paragraph for the head of a page: which policy it is about."""
+    return (
+        f"This page is about {policy}. The default of `tune()` has changed since, to `adaptive` "
+        "with the searcher `forest`: [how it does on public tasks](population.md)."
+    )
+
+
 class Page:
     """A Markdown page that grows from top to bottom."""
 

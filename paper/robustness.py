@@ -13,9 +13,11 @@ from acetune.replay.statistics import Interval
 from paper.figures import success_rates
 from paper.measuring import WORKERS, Case, Measured, Plan, difference
 from paper.page import (
+    ACE,
     Drawn,
     Page,
     difference_text,
+    head_note,
     interval_text,
     mean_text,
     verdict,
@@ -67,6 +69,7 @@ def report(
 ) -> tuple[Page, Drawn]:
     """The page and its pictures."""
     page = Page("Robustness: a transformer on SST-2")
+    page.text(head_note(ACE))
     recorded = recorded_ratio(table)
     page.text(
         f"Replayed on `{table.name}`, {len(table.configs)} recorded fine-tunings: "

@@ -48,7 +48,7 @@ PRINTED = {
     "latency.md": [r"^p50 .* ms \(500 calls on .*\)\nEstimate\(value="],
     "optuna.md": [r"^FoundCheckpoint\(trial=", r"'size': Estimate\(value=(?:[0-4]\.|5\.0\b)"],
     "own_checks.md": [r"^[1-9]\d* turned down", r"^errors: errors want upper="],
-    "policies.md": [r"^none .* 450 reports", r"^ace2 .* [123]\d\d reports"],
+    "policies.md": [r"^none .* 1200 reports", r"^adaptive .* [1-9]\d\d reports"],
     "replay.md": [r"^none: .*\nasha: .*\nace: "],
     "resume.md": [r"^6 trials\n10 trials", r"^1 +2 +finished +20$"],
     "see.md": [r"^9 figures"],
