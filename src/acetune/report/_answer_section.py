@@ -129,7 +129,7 @@ def _beyond(limit: Constraint, found: FoundCheckpoint) -> str:
     margin = included = ""
     if limit.without_margin().holds(measured):
         margin = " with its margin"
-    elif limit.margin_se and measured.stderr:
+    elif limit.margin and measured.stderr:
         included = " with its margin"
     return (
         f"{limit.name} ({number(measured.value, 4)}{margin}, "

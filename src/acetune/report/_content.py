@@ -117,7 +117,7 @@ def _study(view: StudyView, result: StudyResult) -> dict[str, Any]:
                 "name": constraint.name,
                 "limit": constraint.limit,
                 "sense": constraint.sense,
-                "margin_se": constraint.margin_se,
+                "margin_se": constraint.margin,
                 "text": constraint.describe(),
             }
             for constraint in goals.constraints

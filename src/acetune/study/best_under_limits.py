@@ -68,7 +68,7 @@ def sign_of(constraint: Constraint) -> float:
 
 def needed_limit(constraint: Constraint, value: Array, stderr: Array) -> Array:
     """The strictest limit that measurements satisfy, margin included: as in ``Constraint``."""
-    margin = constraint.margin_se * stderr
+    margin = constraint.margin * stderr
     return value + margin if constraint.lower is None else value - margin
 
 

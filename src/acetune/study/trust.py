@@ -35,7 +35,7 @@ def after_failed_confirmation(result: StudyResult) -> str:
     for limit in _broken(result.goals, best):
         measured = best.constraints.get(limit.name)
         if measured is not None and measured.stderr:
-            wider.append(f"margin_se={limit.margin_se + 1:g} for {limit.name}")
+            wider.append(f"margin_se={limit.margin + 1:g} for {limit.name}")
         else:  # a margin has no effect there
             wider.append(f"a stricter limit of {limit.name}")
     top = json.loads(result.info["settings"])["confirm_top"]

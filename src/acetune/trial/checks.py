@@ -271,7 +271,7 @@ def notice_bad_checks(goals: Goals, trial: object, report: Report, say: SayOnce)
                 f"{found.error}; such a checkpoint counts as invalid",
                 about=("failed", name),
             )
-        elif found and constraint.margin_se and not found.stderr and found.value not in _WHOLE:
+        elif found and constraint.margin and not found.stderr and found.value not in _WHOLE:
             say(
                 f"margin_se of {name!r} has no effect: its check gives no standard error; return "
                 "acetune.Estimate(value, stderr)",
