@@ -13,6 +13,7 @@ from acetune.core.errors import GoalError
 
 Kind = Literal["share", "mean", "difference", "ratio", "percentile", "estimate"]
 MOST_ROWS = 10_000_000
+_HOPELESS = 1000.0  # times as many rows
 
 
 def rows_for_share(value: float, limit: float, level: float, power: float) -> int:
@@ -109,6 +110,23 @@ def calls_for_percentile(percentile: float, level: float, exceeding: float, powe
         return most >= 0 and at_most(most, calls, exceeding) >= power
 
     return _fewest(enough)
+
+
+def more_rows(p_value: float, level: float, power: float = 0.8) -> float | None:
+    """How many times as many rows would probably bring a p-value below a level.
+
+    A distance in standard errors grows with the square root of the rows. None where that is no
+    help: the value lies on its limit, or beyond it.
+
+    >>> round(more_rows(0.1, 0.05), 1)
+    3.8
+    """
+    if not 0 < p_value < 0.5:
+        return None
+    factor = (
+        (normal_quantile(1 - level) + normal_quantile(power)) / normal_quantile(1 - p_value)
+    ) ** 2
+    return None if factor > _HOPELESS else max(1.0, factor)
 
 
 def _part(variance: float, whole: float) -> float:

@@ -275,6 +275,18 @@ class Constraint:
         """Whether the measurement satisfies the limit; a failed check never does."""
         return not isinstance(measured, FailedCheck) and self.excess(measured) <= 0.0
 
+    def keeps(self, measured: Estimate | FailedCheck) -> bool:
+        """Whether it holds but for a margin that acetune has chosen: a bold candidate does."""
+        limit = replace(self, margin_se=0.0) if self.margin_is_auto else self
+        return limit.holds(measured)
+
+    def room(self, measured: Estimate) -> float:
+        """How far within its limit a value lies, in standard errors; relative without one."""
+        limit = self.without_margin()
+        if measured.stderr > 0:
+            return -limit.excess(measured) / measured.stderr
+        return -limit.relative_excess(measured)
+
     def violation(self, measured: Estimate | FailedCheck) -> float:
         """The scaled amount beyond the limit: 0 where it holds, infinite for a failed check."""
         if isinstance(measured, FailedCheck):
@@ -378,6 +390,17 @@ class Goals:
                 valid = False
                 violation += constraint.violation(result)
         return valid, violation
+
+    def keeps(self, measured: Mapping[str, Estimate | FailedCheck]) -> bool:
+        """Whether every constraint was measured and holds, but for margins that acetune chose."""
+        found = ((c, measured.get(c.name)) for c in self.constraints)
+        return all(m is not None and c.keeps(m) for c, m in found)
+
+    def safety(self, measured: Mapping[str, Estimate | FailedCheck]) -> float:
+        """The least room within a limit, of those whose values are estimates."""
+        found = ((c, measured.get(c.name)) for c in self.constraints if not c.compared_directly)
+        rooms = [c.room(m) if isinstance(m, Estimate) else -math.inf for c, m in found]
+        return min(rooms, default=math.inf)
 
     def measured_violation(self, measured: Mapping[str, Estimate | FailedCheck]) -> float:
         """The sum over what was measured, without what counts for constraints left out."""

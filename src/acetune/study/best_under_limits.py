@@ -107,6 +107,10 @@ def _best(view: StudyView, goals: Goals, rows: Array) -> FoundCheckpoint | None:
         return found
     # the verdict in the file is about the limits of the study
     status = judge_fresh(goals, said.values, said.error)
+    limits = zip(goals.constraints, view.goals.constraints, strict=True)
+    stricter = any(sign_of(c) * c.limit < sign_of(c) * own.limit for c, own in limits)
+    if said.status == "certified" and not stricter:
+        status = "certified"
     return replace(found, confirmation=replace(said, status=status))
 
 
