@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, TypeAlias
+
+import numpy as np
 
 from acetune.certification import two_shares
 from acetune.certification.binomial import at_least, at_most
+from acetune.certification.bounded_means import sum_p_value
 from acetune.certification.evidence import normal_quantile
 from acetune.core.errors import GoalError
 
-Kind = Literal["share", "mean", "difference", "ratio", "percentile", "estimate"]
+Comparison: TypeAlias = Literal["difference", "ratio"]
 MOST_ROWS = 10_000_000
 _HOPELESS = 1000.0  # times as many rows
 
@@ -62,7 +65,7 @@ def rows_for_groups(
     *,
     rate: float,
     smallest: float,
-    comparison: Literal["difference", "ratio"],
+    comparison: Comparison,
     base: float = 1.0,
 ) -> int:
     """Rows in all at which two groups are certified to be near enough to each other.
@@ -88,6 +91,20 @@ def rows_for_groups(
         y = rate * m - room * _part(rate * (1 - rate) / m, spread) * m
         found = min(n, math.ceil(x)), n, max(0, math.floor(y)), m
         return two_shares.p_value(*found, a, 1.0, c) <= level
+
+    return _fewest(enough)
+
+
+def rows_for_clusters(value: float, limit: float, level: float, power: float) -> int:
+    """Clusters of the same size at which an average of their failures is certified."""
+    _require_apart(value, limit)
+    if value > limit:  # the same of what did not fail
+        value, limit = 1 - value, 1 - limit
+
+    def enough(rows: int) -> bool:
+        seen = value + normal_quantile(power) * math.sqrt(value * (1 - value) / rows)
+        weights = np.full(rows, 1 / rows)
+        return seen < limit and sum_p_value(seen * weights, weights, limit) <= level
 
     return _fewest(enough)
 

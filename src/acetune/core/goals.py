@@ -306,6 +306,8 @@ class Constraint:
     def describe(self) -> str:
         """The constraint as people write it, ``eod <= 0.25``, with its margin if it has one."""
         margin = f" with a margin of {self.margin:.3g} s.e." if self.margin else ""
+        if self.margin and self.margin_is_auto:  # an aim of the search, and no condition
+            margin = f", aiming {self.margin:.3g} s.e. within"
         return f"{self.name} {self.sense} {words.number(self.limit, 6)}{margin}"
 
 

@@ -160,7 +160,7 @@ def in_print(text: str) -> str:
     >>> in_print("gap 0.12 (limit <= 0.1; 0.09 where it was chosen)")
     'gap 0.12 (limit ≤ 0.1; 0.09 where it was chosen)'
     """
-    return text.replace("(limit <= ", "(limit ≤ ").replace("(limit >= ", "(limit ≥ ")
+    return text.replace(" <= ", " ≤ ").replace(" >= ", " ≥ ")
 
 
 def answer(content: Content) -> Element:

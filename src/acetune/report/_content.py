@@ -90,7 +90,7 @@ def _answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
         "status": result.status,
         "confidence": 100 * result.confidence,
         "trust": in_print(trust_in_best(result)),
-        "claim": claim(result) if result.status and view.goals.constraints else None,
+        "claim": in_print(claim(result)) if result.status and view.goals.constraints else None,
         "account": account_words(result) if result.looks and view.goals.constraints else None,
         "next": None if result.rejected is None else f"{after_failed_confirmation(result)}.",
         "best_of_all": of_all and {**(as_json(view, of_all[0]) or {}), "stratum": of_all[1]},

@@ -28,7 +28,7 @@ CREATE TABLE study (                -- one row
     versions    TEXT NOT NULL,      -- JSON: of Python and the packages that matter
     code_hash   TEXT NOT NULL,      -- of the training function
     created     REAL NOT NULL,
-    confidence  REAL NOT NULL       -- of certificates; fixed when the study is created
+    confidence  REAL NOT NULL DEFAULT 0.95 -- of certificates; fixed when the study is created
 );
 CREATE TABLE sessions (             -- one row a run of the driver
     session INTEGER PRIMARY KEY, started REAL NOT NULL, host TEXT,
