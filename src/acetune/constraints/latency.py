@@ -299,7 +299,8 @@ def spaced(calls: NDArray[np.float64]) -> NDArray[np.float64]:
     >>> len(spaced(times)) <= 100
     True
     """
-    ranks = np.argsort(np.argsort(calls, kind="stable"), kind="stable").astype(float)
+    ordered = np.sort(calls)
+    ranks = (np.searchsorted(ordered, calls) + np.searchsorted(ordered, calls, "right")) / 2.0
     ranks -= ranks.mean()
     whole = float(ranks @ ranks)
     for spacing in range(1, max(2, len(calls) // 4)):

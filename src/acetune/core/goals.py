@@ -6,6 +6,7 @@ here, once; whatever people see is in their own units.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import math
@@ -257,7 +258,10 @@ class Constraint:
     @property
     def compared_directly(self) -> bool:
         """Whether a value is no estimate: declared so, or by its check."""
-        return self.exact or self.on == "config" or getattr(self.check, "exact", False) is True
+        check: Any = self.check
+        while isinstance(check, functools.partial):  # as parameters with trainable_only bound
+            check = check.func
+        return self.exact or self.on == "config" or getattr(check, "exact", False) is True
 
     def excess(self, measured: Estimate) -> float:
         """How far the measured value, margin included, lies beyond the limit (<= 0: it holds)."""

@@ -19,6 +19,7 @@ from acetune.study.findings import (
     Bound,
     Confirmation,
     FoundCheckpoint,
+    Status,
     checkpoint_key,
     latest_uses,
 )
@@ -79,6 +80,12 @@ def outcome_of(candidates: Sequence[FoundCheckpoint]) -> Outcome:
     if choose_answer(candidates) is not None:
         return "feasible"
     return "rejected" if candidates else "none feasible"
+
+
+def status_of(candidates: Sequence[FoundCheckpoint]) -> Status | None:
+    """What may be claimed about the answer; None where nothing qualified."""
+    found = choose_answer(candidates) or best_rejected(candidates)
+    return None if found is None else found.status
 
 
 def with_judged(

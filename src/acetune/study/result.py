@@ -24,6 +24,7 @@ from acetune.study.answer import (
     candidates_of,
     choose_answer,
     outcome_of,
+    status_of,
 )
 from acetune.study.best_checkpoints import nearest_misses
 from acetune.study.best_under_limits import best_under
@@ -129,8 +130,7 @@ class StudyResult:
 
         None where nothing qualified in the search.
         """
-        found = self.best or self.rejected
-        return None if found is None else found.status
+        return status_of(self.candidates)
 
     @property
     def account(self) -> Account:
