@@ -27,10 +27,8 @@ from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from acetune.certification import two_shares
 from acetune.certification.account import Account
-from acetune.certification.bounded_means import betting_p_value, sum_p_value
-from acetune.certification.evidence import Quantile
+from acetune.certification.evidence import Parts, Quantile, Rows, compared
 from acetune.constraints.latency import spaced
 from benchmarks.common import versions
 
@@ -86,7 +84,7 @@ def _largest(y: int, n: int, m: int, a: float, c: float, level: float) -> int:
     low, high = -1, n
     while low < high:
         middle = (low + high + 1) // 2
-        if two_shares.p_value(middle, n, y, m, a, 1.0, c) <= level:
+        if compared(middle, n, y, m, a, c) <= level:
             low = middle
         else:
             high = middle - 1
@@ -124,8 +122,11 @@ def groups(
 def losses(rows: int, draw: Callable[[np.random.Generator, int], Array], mean: float) -> Passes:
     """Bounded losses, bet on row by row."""
 
+    def bet(values: Array) -> float:
+        return Rows(tuple((1.0 * values).tolist()), 0.0, 1.0).p_value(mean, "<=")
+
     def passes(rng: np.random.Generator, studies: int, level: float) -> Array:
-        found = [betting_p_value(draw(rng, rows), mean) <= level for _ in range(studies)]
+        found = [bet(draw(rng, rows)) <= level for _ in range(studies)]
         return np.array(found)[:, None]  # of candidates on their limit the first decides
 
     return passes
@@ -138,7 +139,10 @@ def clusters(number: int, limit: float) -> Passes:
 
     def passes(rng: np.random.Generator, studies: int, level: float) -> Array:
         failed = rng.random((studies, len(weights))) < limit
-        found = [sum_p_value(weights * one, weights, limit) <= level for one in failed]
+        found = [
+            Parts(tuple(weights * one), tuple(weights)).p_value(limit, "<=") <= level
+            for one in failed
+        ]
         return np.array(found)[:, None]
 
     return passes

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from acetune import Constraint, Estimate
-from acetune.certification import binomial, bounded_means, two_shares
+from acetune.certification import _binomial as binomial
+from acetune.certification import _bounded_means as bounded_means
+from acetune.certification import _two_shares as two_shares
 from acetune.certification.evidence import (
     Counts,
     GroupRates,

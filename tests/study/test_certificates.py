@@ -194,6 +194,19 @@ def test_a_look_that_was_cut_off_goes_on(study: Path) -> None:
     assert result.best is not None and (result.best.trial, len(result.looks)) == (3, 1)
 
 
+def test_other_rows_begin_another_look_where_one_was_cut_off(study: Path) -> None:
+    def fails_later(model: tuple[int, int, float]) -> dict[str, object]:
+        if model[0] == 1:
+            raise FileNotFoundError("fresh.csv")
+        return {"g": SURE}
+
+    run(study, fails_later, confirm_data="May")
+    result = run(study, fresh(dict.fromkeys(range(1, 5), SURE)), confirm_data="June")
+    assert [look["data"] for look in result.looks] == ["May", "June"]
+    assert all(look["ended"] is not None for look in result.looks)
+    assert {look for look, _, _ in uses(study)} == {1, 2}
+
+
 def test_a_look_in_which_nothing_was_measured_costs_nothing(study: Path) -> None:
     def raises(model: object) -> dict[str, object]:
         raise FileNotFoundError("fresh.csv")

@@ -16,9 +16,9 @@ from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 
-from acetune.certification import two_shares
-from acetune.certification.binomial import at_least, at_most, lower_bound, upper_bound
-from acetune.certification.bounded_means import betting_p_value, sum_p_value
+from acetune.certification import _two_shares as two_shares
+from acetune.certification._binomial import at_least, at_most, lower_bound, upper_bound
+from acetune.certification._bounded_means import betting_p_value, sum_p_value
 from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint, Estimate
 from acetune.core.numbers import is_number, require_whole
@@ -318,10 +318,10 @@ class GroupRates:
         if self.comparison == "difference":
             if limit >= 1.0 or limit <= 0.0:
                 return float(limit <= 0.0)
-            return _compared(*pair, 1.0, limit)
+            return compared(*pair, 1.0, limit)
         if limit >= 1.0 or limit <= 0.0:
             return float(limit >= 1.0)
-        return _compared(*pair, limit, 0.0)
+        return compared(*pair, limit, 0.0)
 
     def bound(self, level: float, sense: Sense) -> float:
         """The strictest limit that would be certified: of the pair that is worst off."""
@@ -351,7 +351,8 @@ class GroupRates:
 
 
 @lru_cache(maxsize=4096)
-def _compared(x: int, n: int, y: int, m: int, a: float, c: float) -> float:
+def compared(x: int, n: int, y: int, m: int, a: float, c: float) -> float:
+    """How surprising x of n and y of m are if ``a * p1 - p2 >= c``: one pair, in one direction."""
     return two_shares.p_value(x, n, y, m, a, 1.0, c)
 
 

@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from acetune.certification import two_shares
-from acetune.certification.binomial import at_least, at_most
-from acetune.certification.bounded_means import sum_p_value
+from acetune.certification import _two_shares as two_shares
+from acetune.certification._binomial import at_least, at_most
+from acetune.certification._bounded_means import sum_p_value
 from acetune.certification.evidence import normal_quantile
 from acetune.core.errors import GoalError
 

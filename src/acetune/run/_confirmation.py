@@ -138,7 +138,12 @@ class _Look:
             values = store.rows(
                 "SELECT 1 FROM confirmations WHERE look = ? AND metrics != '{}'", (number,)
             )
-            if values:  # fresh data has spoken: what was fixed stays
+            if values and under_way["data"] != data:  # on other rows another look begins
+                with store.transaction():
+                    store.end_look(number, time.time())
+                looks.append(under_way)
+                number += 1
+            elif values:  # fresh data has spoken: what was fixed stays
                 fixed = [known[place] for place in under_way["candidates"]]
                 left = _usable([found for found in fixed if found is not None], listeners)
                 return cls(coordinator, number, under_way["level"], left)

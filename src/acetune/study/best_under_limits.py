@@ -67,8 +67,11 @@ def sign_of(constraint: Constraint) -> float:
 
 
 def needed_limit(constraint: Constraint, value: Array, stderr: Array) -> Array:
-    """The strictest limit that measurements satisfy, margin included: as in ``Constraint``."""
-    margin = constraint.margin * stderr
+    """The strictest limit that measurements satisfy, margin included: as in ``Constraint``.
+
+    A margin that acetune has chosen is an aim of the search, and no condition.
+    """
+    margin = 0.0 * stderr if constraint.margin_is_auto else constraint.margin * stderr
     return value + margin if constraint.lower is None else value - margin
 
 

@@ -25,7 +25,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from acetune.certification.binomial import lower_bound, upper_bound
+from acetune.certification._binomial import lower_bound, upper_bound
 
 _Array = NDArray[np.float64]
 RULED_OUT = 1e-6

@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from acetune.certification.binomial import at_most
+from acetune.certification._binomial import at_most
 
 _Array = NDArray[np.float64]
 _AIM = 0.05  # the level that bets are best for; they are valid at every level
