@@ -14,6 +14,7 @@ from typing import Any
 
 from acetune.core.goals import Estimate, Goals, goals_from_json
 from acetune.study.findings import (
+    Bound,
     Confirmation,
     ConstraintTime,
     FailureOfCheck,
@@ -70,7 +71,7 @@ def judged_by(
             assert said is not None
             status = judge_fresh(goals, said.values, said.error)
             found = replace(found, confirmation=replace(said, status=status))
-        (rejected if found.status == "failed" else kept).append(found)
+        (rejected if found.status == "broken" else kept).append(found)
     return kept, rejected
 
 
@@ -83,7 +84,7 @@ def read_candidates(
     for use in uses:
         place = (use["trial"], use["attempt"], use["step"])
         known = [(one.trial, one.attempt, one.step) for one in found]
-        if use["status"] in ("confirmed", "failed") and place not in known:
+        if use["status"] in ("certified", "holds", "broken") and place not in known:
             one = _valid_at(store, *place)
             found += [] if one is None else [one]
     found.sort(key=lambda one: goals.objective.loss(one.value))
@@ -95,7 +96,9 @@ def with_confirmation(found: FoundCheckpoint, uses: list[dict[str, Any]]) -> Fou
     for use in reversed(uses):
         if (use["trial"], use["attempt"], use["step"]) == (found.trial, found.attempt, found.step):
             values = {k: Estimate(*v) for k, v in json.loads(use["metrics"]).items()}
-            return replace(found, confirmation=Confirmation(use["status"], values, use["error"]))
+            bounds = {k: Bound(**v) for k, v in json.loads(use["bounds"]).items()}
+            said = Confirmation(use["status"], values, use["error"], {}, bounds, use["look"])
+            return replace(found, confirmation=said)
     return found
 
 
@@ -273,9 +276,10 @@ def _by_constraint(store: Store) -> dict[str, ConstraintTime]:
 
 def _answer(candidates: Sequence[FoundCheckpoint]) -> FoundCheckpoint | None:
     statuses = [found.status for found in candidates]
-    if "confirmed" in statuses:
-        return candidates[statuses.index("confirmed")]
-    return None if "failed" in statuses or not candidates else candidates[0]
+    for status in ("certified", "holds"):
+        if status in statuses:
+            return candidates[statuses.index(status)]
+    return None if "broken" in statuses or not candidates else candidates[0]
 
 
 def read_result(store: Store) -> StudyResult:
@@ -317,6 +321,8 @@ def read_result(store: Store) -> StudyResult:
         failed_check=FailureOfCheck(**failed[0]) if failed else None,
         finite_reports=sum(map(math.isfinite, objectives)),
         due_at_every_step=_due_at_every_step(store),
+        confidence=info["confidence"],
+        looks=store.looks(),
     )
 
 

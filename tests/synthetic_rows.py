@@ -332,7 +332,7 @@ class Rows:
         return rows
 
     def uses(self, found: list[int]) -> list[tuple[Any, ...]]:
-        """The table ``confirmations``: the best one fails, the second is confirmed."""
+        """The table ``confirmations``: the best one breaks a limit, the second holds."""
         rows: list[tuple[Any, ...]] = []
         if self._running:  # confirmation comes at the end
             return rows
@@ -344,9 +344,9 @@ class Rows:
                 beyond = 1.1 if use == 1 else 0.95
                 value = c.limit * (beyond if c.lower is None else 2 - beyond)
                 metrics[c.name] = (value, float(self.errors[i][row]))
-            status = "failed" if use == 1 and self.goals.constraints else "confirmed"
+            status = "broken" if use == 1 and self.goals.constraints else "holds"
             time = BEGAN + self.seconds + use
-            rows.append((use, *self._place(row), status, json.dumps(metrics), None, time))
+            rows.append((use, *self._place(row), status, json.dumps(metrics), None, time, 1, "{}"))
         return rows
 
     def _place(self, row: int) -> tuple[int, int, int]:

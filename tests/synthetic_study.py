@@ -97,7 +97,9 @@ def make_study(
         model = Path(f"{path}.files") / name
         model.mkdir(parents=True, exist_ok=True)
         (model / "model.pkl").write_bytes(bytes(size))
-    db.executemany("INSERT INTO confirmations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", made.uses(found))
+    db.executemany(
+        "INSERT INTO confirmations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", made.uses(found)
+    )
     db.execute("COMMIT")
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()

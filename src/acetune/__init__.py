@@ -33,6 +33,7 @@ from acetune.searchers.space import choice, lograndint, loguniform, randint, uni
 from acetune.trial.trial import Trial
 
 if TYPE_CHECKING:
+    from acetune.certification.evidence import Mean, Share
     from acetune.run.study_callbacks import StudyCallback
     from acetune.run.tuning import tune
     from acetune.study.result import StudyResult, load
@@ -52,11 +53,13 @@ __all__ = [
     "Constraint",
     "Estimate",
     "Hyperband",
+    "Mean",
     "MedianStopping",
     "NoStopping",
     "PerformanceCurve",
     "Policy",
     "Searcher",
+    "Share",
     "Stopper",
     "StudyCallback",
     "StudyResult",
@@ -76,6 +79,8 @@ __all__ = [
 # The parts that need the study file, the terminal or the engines: loaded on first use, so that a
 # worker process, which needs none of them, starts fast.
 _ON_USE = {
+    "Mean": "acetune.certification.evidence",
+    "Share": "acetune.certification.evidence",
     "StudyCallback": "acetune.run.study_callbacks",
     "StudyResult": "acetune.study.result",
     "load": "acetune.study.result",

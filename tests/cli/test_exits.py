@@ -90,7 +90,7 @@ def test_what_was_rejected_and_by_how_much_is_in_the_json(acetune: Command, stud
 
     assert acetune.status == ExitCode.REJECTED and shown["best"] is None
     assert [(found["trial"], found["status"]) for found in shown["candidates"]] == [
-        (2, "failed"), (3, "failed"), (1, "unconfirmed")
+        (2, "broken"), (3, "broken"), (1, "unconfirmed")
     ]  # fmt: skip
     assert shown["candidates"][0]["confirmed"] == {"g": {"value": 2.5, "stderr": 0.25}}
     explained, _ = acetune("explain", study, 2)

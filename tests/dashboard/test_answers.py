@@ -142,12 +142,12 @@ def test_a_rejected_model_is_not_handed_over(tmp_path: Path) -> None:
     study = make_study(tmp_path / "study.db", trials=30, reports=600, constraints=1)
     fresh = json.dumps({"gap": [0.4321, 0.01]})
     with contextlib.closing(sqlite3.connect(study)) as db, db:
-        db.execute("UPDATE confirmations SET status = 'failed', metrics = ?", (fresh,))
+        db.execute("UPDATE confirmations SET status = 'broken', metrics = ?", (fresh,))
     with asking(study) as client:
         answer = client.get("/api/content").json()["answer"]
         page = client.get("/").text
     assert answer["outcome"] == "rejected" and not answer["recommended"]
     assert answer["best"] is answer["load"] is None
     assert answer["rejected"]["fresh"]["constraints"][0]["value"] == 0.4321
-    assert "rejected: broke a limit on fresh data" in page and "badge-good" not in page
+    assert "broken: a limit is broken on fresh data" in page and "badge-good" not in page
     assert "feasible, unconfirmed" not in page and ".best.load()" not in page

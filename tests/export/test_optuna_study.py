@@ -187,14 +187,14 @@ def test_trials_passed_over_for_a_confirmed_one_are_not_the_best(name: str, stud
         for number in (1, 2, 3):
             author.run(number, {"x": 0.5}, [(float(number), {name: 1.0})])
         with author.store.transaction():
-            author.store.add_confirmation(1, 1, 1, "failed", {name: (3.0, 0.0)}, None, 0.0)
-            author.store.add_confirmation(2, 1, 1, "confirmed", {name: (1.0, 0.0)}, None, 0.0)
+            author.store.add_confirmation(1, 1, 1, "broken", {name: (3.0, 0.0)}, None, 0.0)
+            author.store.add_confirmation(2, 1, 1, "holds", {name: (1.0, 0.0)}, None, 0.0)
     made, result = to_optuna(study, for_dashboard=False), acetune.load(study)
 
     assert result.best is not None and result.best.trial == 2
     assert made.best_trial.user_attrs["trial"] == 2
     assert [t.user_attrs["confirmation"] for t in made.trials] == [
-        "failed", "confirmed", "unconfirmed"
+        "broken", "holds", "unconfirmed"
     ]  # fmt: skip
     assert [sorted(t.constraints.values()) for t in made.trials] == [[-0.5, 1.0], [-0.5], [-0.5]]
     uses = made.user_attrs["confirmations"]
@@ -207,7 +207,7 @@ def test_if_all_failed_on_fresh_data_there_is_no_best_trial(study: Path) -> None
         author.run(1, {"x": 0.5}, [(2.0, VALID)])
         author.run(2, {"x": 0.5}, [(1.0, VALID)])
         with author.store.transaction():
-            author.store.add_confirmation(2, 1, 1, "failed", {"g": (3.0, 0.0)}, None, 0.0)
+            author.store.add_confirmation(2, 1, 1, "broken", {"g": (3.0, 0.0)}, None, 0.0)
     made = to_optuna(study)
     assert [t.constraints["passed over"] for t in made.trials] == [1.0, 1.0]
     assert (made.user_attrs["outcome"], made.user_attrs["answer"]) == ("rejected", None)

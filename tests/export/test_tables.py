@@ -156,7 +156,7 @@ def test_values_by_hand(study: Path, tmp_path: Path) -> None:
         )
         author.run(2, {"x": 0.25}, [(3.0, {"g": FailedCheck("broken"), "h": 1.0})], "failed", "no")
         with author.store.transaction():
-            author.store.add_confirmation(1, 1, 3, "failed", {"g": (2.5, 0.1)}, None, BEGAN)
+            author.store.add_confirmation(1, 1, 3, "broken", {"g": (2.5, 0.1)}, None, BEGAN)
     to_csv(study, tmp_path / "out")
     first, second = cells(tmp_path / "out/trials.csv")
 

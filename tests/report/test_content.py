@@ -185,20 +185,23 @@ def test_a_real_study(study: Path) -> None:
 
     answer = page["answer"]
     assert (answer["best"]["trial"], answer["best"]["value"]) == (2, 8.0)  # the one confirmed
-    assert [found["status"] for found in answer["candidates"]] == ["failed", "confirmed"]
+    assert [found["status"] for found in answer["candidates"]] == ["broken", "certified"]
     assert answer["best_of_all"]["value"] == 1.0 and answer["best_of_all"]["stratum"] == "invalid"
     assert answer["words"] == (
         "Use trial 2 at step 1 of 3: loss 5.5 on fresh data (8 where it was chosen). "
-        "g 1 (limit ≤ 2) holds, also on fresh data. The limits cost 7 loss: the best of all, "
-        "loss 1 (trial 3, step 3), breaks g (9, 7 beyond its limit)."
+        "g 1 (limit ≤ 2) holds, also on fresh data: certified. The limits cost 7 loss: the best of "
+        "all, loss 1 (trial 3, step 3), breaks g (9, 7 beyond its limit)."
     )
     assert answer["recommended"] and answer["next"] is None
     assert answer["best"]["total_steps"] == 3 and answer["later"] == {"checked": 2, "valid": 0}
     assert answer["best"]["fresh"]["objective"] == {"value": 5.5, "stderr": 0.0}
     assert answer["load"] == 'acetune.load("study.db").best.load()'
-    assert "confirmed on fresh data" in answer["trust"] and "used 2 times" in answer["trust"]
-    assert [use["status"] for use in page["confirmations"]] == ["failed", "confirmed"]
-    metrics = {m["name"]: (m["value"], m["stderr"]) for m in page["confirmations"][1]["metrics"]}
+    assert "certified on fresh data: g 1.5 (at most 1.945, limit ≤ 2; normal" in answer["trust"]
+    assert (answer["status"], answer["confidence"]) == ("certified", 95)
+    assert "it keeps g ≤ 2 on data like the fresh rows" in answer["claim"]
+    assert "1 look at fresh data" in answer["account"]
+    assert [use["status"] for use in page["confirmations"]] == ["certified", "broken"]
+    metrics = {m["name"]: (m["value"], m["stderr"]) for m in page["confirmations"][0]["metrics"]}
     assert metrics == {"g": (1.5, 0.25), "loss": (5.5, 0.0)}
     about = page["study"]
     assert about["running"] is False and about["ended"] == "all trials are done"
@@ -243,7 +246,7 @@ def test_when_fresh_data_breaks_a_limit_nothing_is_recommended(study: Path) -> N
         "data. The best had g 2.5 there (limit ≤ 2; 2 where it was chosen)."
     )
     assert "confirm_top=7 (now 3)" in answer["next"]
-    assert [found["status"] for found in answer["candidates"]] == ["failed", "failed"]
+    assert [found["status"] for found in answer["candidates"]] == ["broken", "broken"]
     rejected = answer["rejected"]
     (fresh,) = rejected["fresh"]["constraints"]
     assert (fresh["value"], fresh["ok"], fresh["excess"]) == (2.5, False, 0.5)
@@ -263,7 +266,7 @@ def test_when_fresh_data_breaks_a_limit_nothing_is_recommended(study: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "said", [["failed", None], ["failed", "confirmed"], ["confirmed", "failed"], ["failed"] * 2]
+    "said", [["broken", None], ["broken", "holds"], ["holds", "broken"], ["broken"] * 2]
 )
 def test_verdicts_on_earlier_attempts_stand(study: Path, said: list[str | None]) -> None:
     """As in the result: also of a checkpoint that is no longer the best of its trial."""
@@ -272,7 +275,7 @@ def test_verdicts_on_earlier_attempts_stand(study: Path, said: list[str | None])
     store = write(Written(goals, [attempts]), study)
     for attempt, status in enumerate(said, 1):
         if status is not None:
-            fresh = {"g": (9.0 if status == "failed" else 1.0, 0.0)}
+            fresh = {"g": (9.0 if status == "broken" else 1.0, 0.0)}
             with store.transaction():
                 store.add_confirmation(1, attempt, 1, status, fresh, None, 1e9)
     store.close()
@@ -280,10 +283,10 @@ def test_verdicts_on_earlier_attempts_stand(study: Path, said: list[str | None])
     answer = require_same_numbers(view)["answer"]
     assert result_of(view).candidates == acetune.load(study).candidates
     star = FigureData(view).answer
-    if "confirmed" not in said:
+    if "holds" not in said:
         assert answer["best"] is star is None and answer["outcome"] == "rejected"
     else:
-        attempt = said.index("confirmed") + 1
+        attempt = said.index("holds") + 1
         assert star is not None and answer["best"]["attempt"] == star.attempt == attempt
 
 

@@ -89,14 +89,16 @@ def test_a_broken_limit_on_fresh_data_is_not_green(browser: Browser, tmp_path: P
     study = make_study(tmp_path / "study.db", trials=30, reports=600, constraints=1)
     fresh = json.dumps({"gap": [0.4321, 0.01]})
     with sqlite3.connect(study) as db:
-        db.execute("UPDATE confirmations SET status = 'failed', metrics = ?", (fresh,))
+        db.execute("UPDATE confirmations SET status = 'broken', metrics = ?", (fresh,))
     db.close()
     with opened(browser, write_report(study, tmp_path / "report.html")) as watched:
         page = watched.page
         expect(page.locator("#answer .words")).to_contain_text("No model can be recommended")
         expect(page.locator("#answer .words")).to_contain_text("gap 0.4321 there (limit ≤ 0.1")
         expect(page.locator("#answer .badge")).to_have_class("badge badge-bad")
-        expect(page.locator("#answer .badge")).to_have_text("rejected: broke a limit on fresh data")
+        expect(page.locator("#answer .badge")).to_have_text(
+            "broken: a limit is broken on fresh data"
+        )
         expect(page.locator("#answer")).to_contain_text("keep away from the limit")
         expect(page.locator("#answer [data-action=copy]")).to_have_count(0)  # nothing to take
         expect(page.locator("#answer")).not_to_contain_text("best.load()")

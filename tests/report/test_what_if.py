@@ -137,7 +137,7 @@ def test_what_fresh_data_rejected_counts_from_its_values_on(study: Path) -> None
     ]  # fmt: skip
     store = write(Written(goals, [[Attempt(reports, None, "finished", 0)]]), study)
     with store.transaction():
-        store.add_confirmation(1, 1, 2, "failed", {"gap": (0.3, 0.0)}, None, 1e9)
+        store.add_confirmation(1, 1, 2, "broken", {"gap": (0.3, 0.0)}, None, 1e9)
     store.close()
 
     (gap,) = breakpoints(StudyView(study))
@@ -151,7 +151,7 @@ def test_what_fresh_data_rejected_counts_from_its_values_on(study: Path) -> None
         "limit on fresh data, where this one was not judged; nothing better unchecked"
     )
     assert looser.best is not None and (looser.best.value, looser.rejected_better) == (0.9, 0)
-    assert looser.best.status == "confirmed" and "fresh" not in str(looser)
+    assert looser.best.status == "holds" and "fresh" not in str(looser)
     nothing = result.what_if(gap=0.01)
     assert nothing.best is None and nothing.rejected_better == 0
 

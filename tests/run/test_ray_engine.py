@@ -86,7 +86,7 @@ def test_the_study_file_is_that_of_the_local_engine(tmp_path: Path) -> None:
             confirm_top=2,
             engine=engine,
         )
-        assert result.best is not None and result.best.status == "confirmed"
+        assert result.best is not None and result.best.status == "holds"
         assert result.best.load() == (2, 3, 1.5)
         timeless = [
             {k: v for k, v in row.items() if k not in ("time", "snapshot_cost_s")}
@@ -315,7 +315,7 @@ def test_models_and_checkpoints_travel_where_the_folder_is_not_seen(
         callbacks=[events],
     )
 
-    assert result.best is not None and result.best.status == "confirmed"
+    assert result.best is not None and result.best.status == "holds"
     assert (result.best.trial, result.best.step) == (2, 4)
     assert (result.best.checkpoint / "folder" / "weights").read_text() == "2 4"
     second = [row for row in trial_rows(study) if row["trial"] == 2]

@@ -441,7 +441,7 @@ def test_a_broken_model_is_not_confirmed_and_the_next_one_is(finished: Path, nam
     result = again(finished, confirm=lambda model: {"g": model[2]}, callbacks=[events])
 
     assert result.best is not None and result.best.trial == 2
-    assert result.best.status == "confirmed" and result.confirmation_uses == 1
+    assert result.best.status == "holds" and result.confirmation_uses == 1
     assert result.candidates[0].confirmation is None  # nobody has looked
     assert any("trial 1 cannot be confirmed: its model" in text for text in events.notices)
 
@@ -541,6 +541,8 @@ def test_a_copy_of_an_older_format_is_kept(old: Path) -> None:
 
 def test_reasons_of_an_older_format_stay_sentences(old: Path) -> None:
     """They are shown as they were written, and not taken apart."""
+    if version(old) >= 3:
+        pytest.skip("reasons have codes from format 3 on")
     sentence = "rank 4 of 4 valid reports at step 1: in the worst {25%}"
     with closing(sqlite3.connect(old)) as db, db:
         db.execute("UPDATE trials SET state = 'stopped', reason = ? WHERE trial = 1", (sentence,))

@@ -305,7 +305,7 @@ def test_after_the_run_as_many_are_found_as_are_to_be_confirmed(study: Path) -> 
 
     checked = [row["trial"] for row in report_rows(study) if row["kind"] == "after"]
     assert checked == [1, 2, 3]
-    assert result.best is not None and (result.best.trial, result.best.status) == (3, "confirmed")
+    assert result.best is not None and (result.best.trial, result.best.status) == (3, "holds")
 
 
 def test_after_the_run_a_check_that_fails_is_not_feasible(study: Path) -> None:

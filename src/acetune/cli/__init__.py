@@ -20,6 +20,7 @@ _FILES = {
     "run": "run",
     "resume": "run",
     "show": "show",
+    "plan": "plan",
     "explain": "explain",
     "report": "report",
     "dashboard": "dashboard",

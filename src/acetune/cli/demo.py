@@ -25,8 +25,12 @@ def demo(
     ] = None,
     limit: Annotated[float, typer.Option(help="Largest EOD that qualifies.")] = 0.25,
     margin_se: Annotated[
-        float, typer.Option(help="Standard errors to keep from the limit; 0 takes EOD as it is.")
-    ] = 1.0,
+        float | None,
+        typer.Option(
+            help="Standard errors to keep from the limit; 0 takes EOD as it is. By default as many "
+            "as make a certificate likely."
+        ),
+    ] = None,
     seconds: Annotated[float, typer.Option(help="Time budget.")] = 45.0,
     policy: Annotated[
         str, typer.Option(help=f"When to check and whom to stop: {', '.join(POLICY_NAMES)}.")
@@ -56,9 +60,15 @@ def demo(
         task.space,
         objective="auc",
         mode="max",
-        constraints=[Constraint("eod", upper=limit, check=task.check, margin_se=margin_se)],
+        constraints=[
+            Constraint(
+                "eod",
+                upper=limit,
+                check=task.check,
+                margin_se="auto" if margin_se is None else margin_se,
+            )
+        ],
         confirm=task.confirm,
-        confirm_top=5,
         policy=policy,
         points=[{"n_estimators": 50, "num_leaves": 31, "learning_rate": 0.1}],
         workers=workers,

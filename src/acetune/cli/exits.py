@@ -28,6 +28,7 @@ class ExitCode(IntEnum):
     USAGE = 2, "wrong usage: an unknown verb, option or argument"
     NOTHING_FEASIBLE = 3, "nothing qualifies (so far, if the study can go on)"
     REJECTED = 4, "all that was judged on fresh data broke a limit there"
+    NOT_ENOUGH = 5, "the answer is less than show --require asks for"
     INTERRUPTED = 130, "interrupted; the same command goes on"
 
 

@@ -5,26 +5,52 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from acetune.cli.exits import end_with
+from acetune.certification.account import SCHEDULE
+from acetune.cli.exits import ExitCode, end_with
 from acetune.core.measurements import to_named
 from acetune.run.terminal import summary
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.result import StudyResult, load
+from acetune.study.trust import claim
+
+
+class Required(StrEnum):
+    """What ``--require`` takes."""
+
+    CERTIFIED = "certified"
+    HOLDS = "holds"
+    FEASIBLE = "feasible"
+
+
+_ENOUGH = {
+    Required.CERTIFIED: ("certified",),
+    Required.HOLDS: ("certified", "holds"),
+    Required.FEASIBLE: ("certified", "holds", "unconfirmed"),
+}
 
 
 def show(
     study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+    require: Annotated[
+        Required | None,
+        typer.Option(
+            help="What the answer must be for exit status 0: certified; holds on fresh data, or "
+            "certified; feasible in the search and not broken since. Else it is 5."
+        ),
+    ] = None,
 ) -> None:
     """Show the best feasible checkpoint of STUDY, where the time went, and the strata.
 
-    Where there is none, also so far, the exit status is 3; where fresh data rejected it, 4.
+    Where there is none, also so far, the exit status is 3; where fresh data rejected it, 4; where
+    it is less than --require asks for, 5.
     """
     result = load(study)
     if as_json:
@@ -32,6 +58,9 @@ def show(
     else:
         Console().print(summary(result))
     end_with(result, ran=False)
+    if require is not None and result.status not in _ENOUGH[require]:
+        typer.echo(f"{study}: {result.status}, and {require.value} is required", err=True)
+        raise typer.Exit(ExitCode.NOT_ENOUGH)
 
 
 def to_json(result: StudyResult) -> dict[str, Any]:
@@ -40,6 +69,8 @@ def to_json(result: StudyResult) -> dict[str, Any]:
     return {
         "study": str(result.study),
         "outcome": result.outcome,
+        "status": result.status,
+        "claim": claim(result) if result.status and goals.constraints else None,
         "objective": asdict(goals.objective),
         "constraints": {c.name: c.describe() for c in goals.constraints},
         "best": _checkpoint(result.best),
@@ -50,6 +81,14 @@ def to_json(result: StudyResult) -> dict[str, Any]:
         "reasons": dict(result.reasons),
         "ledger": {**asdict(result.ledger), "check_share": result.ledger.check_share},
         "confirmation_uses": result.confirmation_uses,
+        "account": {
+            "confidence": result.confidence,
+            "looks": [dict(look) for look in result.looks],
+            "spent": result.account.spent,
+            "left": result.account.left,
+            "next_level": result.account.next_level,
+            "schedule": SCHEDULE,
+        },
         "ended": result.ended,
     }
 
@@ -57,8 +96,9 @@ def to_json(result: StudyResult) -> dict[str, Any]:
 def _checkpoint(found: FoundCheckpoint | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    confirmed = None
+    confirmed = bounds = None
     if found.confirmation is not None:
+        bounds = {name: asdict(bound) for name, bound in found.confirmation.bounds.items()}
         values = found.confirmation.values
         confirmed = {name: to_named(value) for name, value in values.items()}
     return {
@@ -73,4 +113,5 @@ def _checkpoint(found: FoundCheckpoint | None) -> dict[str, Any] | None:
         "model_fault": found.model_fault(),
         "status": found.status,
         "confirmed": confirmed,
+        "bounds": bounds,
     }

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from acetune.core.errors import GoalError
-from acetune.core.goals import Constraint
+from acetune.core.goals import DEFAULT_MARGIN, Constraint
 
 if TYPE_CHECKING:
     from acetune.constraints.fairness_check import FairnessCheck
@@ -44,10 +44,11 @@ def constraint(
     upper: float | None = None,
     lower: float | None = None,
     name: str | None = None,
-    margin_se: float = 0.0,
+    margin_se: float | Literal["auto"] = DEFAULT_MARGIN,
     scale: float | None = None,
     timeout_s: float | None = None,
     on: Literal["model", "config"] = "model",
+    exact: bool = False,
 ) -> Callable[[Callable[..., Any]], Constraint]:
     """Make a function the check of a :class:`acetune.Constraint` that is named after it.
 
@@ -55,7 +56,7 @@ def constraint(
     ----------
     name:
         Another name than the function's.
-    upper, lower, margin_se, scale, timeout_s, on:
+    upper, lower, margin_se, scale, timeout_s, on, exact:
         As :class:`acetune.Constraint` takes them. With ``on="config"`` the function takes the
         configuration, a dict, and configurations beyond the limit are never trained.
 
@@ -85,6 +86,7 @@ def constraint(
             scale=scale,
             timeout_s=timeout_s,
             on=on,
+            exact=exact,
         )
 
     return make

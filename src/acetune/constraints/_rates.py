@@ -27,6 +27,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from acetune.certification.evidence import Evidence, GroupRates, Measured, Rate, Refused
 from acetune.constraints._arrays import Groups, as_labels, as_weights, encode_groups, require_length
 from acetune.core.errors import GoalError
 from acetune.core.goals import Estimate
@@ -241,8 +242,14 @@ class Measure:
             return
         self._share = self._total / self._total.sum(axis=1, keepdims=True)
 
-    def estimate(self, positive: NDArray[np.bool_], *, stderr: bool) -> Estimate:
-        """The metric for predictions of all rows: a number, unless a rate has no rows to count."""
+    def estimate(
+        self, positive: NDArray[np.bool_], *, stderr: bool, frozen: bool = True
+    ) -> Estimate:
+        """The metric for predictions of all rows: a number, unless a rate has no rows to count.
+
+        With a standard error it comes with what a certificate needs; not so where the threshold of
+        the predictions was taken from these rows (``frozen=False``).
+        """
         if self._gap:
             return Estimate(math.nan, math.nan)
         if self.weights is None:
@@ -258,7 +265,29 @@ class Measure:
             compare(Rates(*one), self._metric.comparison, self._options.method)
             for one in zip(*parts, strict=True)
         ]
-        return self._aggregate(found) if len(found) > 1 else found[0]
+        value = self._aggregate(found) if len(found) > 1 else found[0]
+        return Measured(*value, self._evidence(selected, frozen)) if stderr else value
+
+    def _evidence(self, selected: _Array, frozen: bool) -> Evidence:
+        """The counts of all groups, or why they certify nothing."""
+        refused = None
+        if self.weights is not None:
+            refused = "rows with weights have no exact bound: leave sample_weight out of confirm"
+        elif self._options.method != "between_groups":
+            refused = "method='to_overall' has no exact bound: use method='between_groups'"
+        elif len(self._metric.rates) > 1 and self._options.agg != "worst_case":
+            refused = "agg='mean' has no exact bound: use agg='worst_case'"
+        elif not frozen:
+            refused = (
+                "its threshold was taken from the fresh rows: take it from the rows of the search, "
+                "as in threshold=check.threshold"
+            )
+        if refused is not None:
+            return Refused(refused)
+        whole = selected.astype(int).tolist()
+        counts = zip(self._metric.rates, whole, self._total.tolist(), strict=True)
+        rates = tuple(Rate(name, tuple(x), tuple(n)) for name, x, n in counts)
+        return GroupRates(rates, self._metric.comparison)
 
     def _sum(self, weights: _Array | None) -> _Array:
         """Sums by cell, or counts."""

@@ -283,5 +283,5 @@ def _measured(
     require_length(y_true, "y_true", measure.rows)  # demographic parity has not looked at it
     positive = as_positive(y_pred, as_threshold(threshold, y_true, measure.weights), "y_pred")
     require_length(positive, "y_pred", measure.rows)
-    estimate = measure.estimate(positive, stderr=stderr)
+    estimate = measure.estimate(positive, stderr=stderr, frozen=not isinstance(threshold, str))
     return estimate if stderr else estimate.value

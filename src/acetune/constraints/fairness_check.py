@@ -56,7 +56,7 @@ class FairnessCheck:
         Called with the reported model; returns the scores.
     stderr:
         Whether the check gives a standard error too, which ``Constraint(margin_se=...)`` and
-        intervals use.
+        intervals use, and the counts that a certificate needs.
 
     Raises
     ------
@@ -107,6 +107,7 @@ class FairnessCheck:
             )
         self.metric = metric
         self.threshold = as_threshold(threshold, y_true, self._measure.weights)
+        self._frozen = not isinstance(threshold, str)  # not taken from these rows
         self.stderr = stderr
         self._scores = scores
         self._notice = SayOnce(_warn)
@@ -162,7 +163,12 @@ class FairnessCheck:
             self._measure.rows,
             "give the score of each row that FairnessCheck was made with, in their order",
         )
-        return self._measure.estimate(positive, stderr=self.stderr)
+        return self._measure.estimate(positive, stderr=self.stderr, frozen=self._frozen)
+
+    @property
+    def rows(self) -> int:
+        """How many rows it measures on."""
+        return self._measure.rows
 
     def _look_at(self, scores: NDArray[Any], threshold: float) -> None:
         """Warn once of scores that a threshold for probabilities does not fit."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from acetune.certification.evidence import Measured, Quantile
 from acetune.constraints import _reserved_device as _reserved
 from acetune.core.errors import GoalError
 from acetune.core.goals import Estimate
@@ -35,6 +36,8 @@ class LatencyProfile:
         The time of each call, from the shortest.
     hardware:
         What it was measured on, in words.
+    calls_ms:
+        The times in the order of the calls, where it is known.
 
     >>> profile = LatencyProfile(np.array([1.0, 1.0, 2.0, 9.0]), "a machine")
     >>> profile.p50.value, profile.p99.value, profile.repeats
@@ -43,6 +46,7 @@ class LatencyProfile:
 
     times_ms: NDArray[np.float64] = field(repr=False)
     hardware: str
+    calls_ms: NDArray[np.float64] | None = field(default=None, repr=False)
 
     @property
     def repeats(self) -> int:
@@ -66,7 +70,12 @@ class LatencyProfile:
 
     def percentile(self, percentile: float) -> Estimate:
         """Any percentile, with its standard error."""
-        return quantile(self.times_ms, percentile / 100)
+        return Measured(*quantile(self.times_ms, percentile / 100), self._evidence(percentile))
+
+    def _evidence(self, percentile: float) -> Quantile:
+        """Calls that are far enough from each other to be nearly independent."""
+        calls = self.times_ms if self.calls_ms is None else spaced(self.calls_ms)
+        return Quantile(tuple(calls.tolist()), 1 - percentile / 100, self.hardware)
 
     def __str__(self) -> str:
         shown = ", ".join(
@@ -120,7 +129,7 @@ def measure_latency(
     finally:
         if collecting:
             gc.enable()
-    return LatencyProfile(np.sort(times) * 1e3, describe_hardware())
+    return LatencyProfile(np.sort(times) * 1e3, describe_hardware(), times * 1e3)
 
 
 class LatencyCheck:
@@ -278,6 +287,26 @@ def quantile(sample: NDArray[np.float64], share: float) -> Estimate:
     apart = sample[first:last] - value  # exactly 0 where all are equal
     variance = float(weights @ (apart - weights @ apart) ** 2)
     return Estimate(value, math.sqrt(max(0.0, variance)))
+
+
+def spaced(calls: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Every call, or every second, third ... one: so that the next tells little of the one before.
+
+    A machine that is slow for a moment is slow for several calls. The spacing is the shortest at
+    which the ranks of two calls are hardly correlated.
+
+    >>> times = np.repeat(np.random.default_rng(0).random(100), 3)
+    >>> len(spaced(times)) <= 100
+    True
+    """
+    ordered = np.sort(calls)
+    ranks = (np.searchsorted(ordered, calls) + np.searchsorted(ordered, calls, "right")) / 2.0
+    ranks -= ranks.mean()
+    whole = float(ranks @ ranks)
+    for spacing in range(1, max(2, len(calls) // 4)):
+        if whole == 0 or float(ranks[:-spacing] @ ranks[spacing:]) / whole <= 2 / len(calls) ** 0.5:
+            return calls[::spacing]
+    return calls[:: max(1, len(calls) // 4)]
 
 
 def _at_least(rank: int, n: int, chance: NDArray[np.float64]) -> NDArray[np.float64]:

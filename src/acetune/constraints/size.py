@@ -9,14 +9,24 @@ import json
 import math
 import pickle
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from acetune.core.errors import GoalError
 
 __all__ = ["parameters", "serialized_bytes"]
 
+_Check = TypeVar("_Check", bound=Callable[..., int])
 
+
+def _exact(check: _Check) -> _Check:
+    """Mark a check whose value is no estimate: a certificate compares it with the limit."""
+    check.exact = True  # type: ignore[attr-defined]
+    return check
+
+
+@_exact
 def serialized_bytes(model: Any) -> int:
     """How many bytes a model takes when it is saved.
 
@@ -69,6 +79,7 @@ def serialized_bytes(model: Any) -> int:
     return sink.count
 
 
+@_exact
 def parameters(model: Any, trainable_only: bool = False) -> int:
     """How many numbers a model has learnt.
 

@@ -6,6 +6,7 @@ here, once; whatever people see is in their own units.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import math
@@ -91,6 +92,25 @@ class Objective:
         return -loss if self.mode == "max" else loss
 
 
+class Margin(float):
+    """A number of standard errors that nobody has typed: left to its default, or to acetune.
+
+    >>> Margin(2.5, "auto") + 1, Margin(2.5, "auto").origin
+    (3.5, 'auto')
+    """
+
+    origin: Literal["default", "auto"]
+
+    def __new__(cls, value: float, origin: Literal["default", "auto"] = "default") -> Self:
+        """The number, and where it comes from."""
+        made = super().__new__(cls, value)
+        made.origin = origin
+        return made
+
+
+DEFAULT_MARGIN = Margin(0.0)
+_UNKNOWN_YET = "auto"
+
 # what other tools call the arguments of a constraint
 _OTHER_NAMES = {
     **dict.fromkeys(("max", "maximum", "le", "limit", "threshold"), "upper=0.1"),
@@ -116,7 +136,8 @@ class Constraint:
         Bind values with ``functools.partial``, not as defaults of parameters.
     margin_se:
         A check holds when value plus this many standard errors is within the limit.
-        0 takes the value as it is.
+        0 takes the value as it is. ``"auto"``: the distance from the limit at which a certificate
+        becomes likely, for :func:`acetune.tune` with ``confirm``, where it is the default.
     scale:
         What a violation is divided by when several are added up; ``abs(limit)`` by default, or 1
         where the limit is 0.
@@ -125,6 +146,9 @@ class Constraint:
     on:
         ``"model"`` (default), or ``"config"``: the check takes the configuration (a dict) and is
         called before any training; a configuration that violates it is never trained.
+    exact:
+        The value is no estimate (a size, a price, a rule): it is compared with the limit as it is,
+        also for a certificate. Checks of :mod:`acetune.constraints.size` are known to be exact.
 
     >>> eod = Constraint("eod", upper=0.25, margin_se=1.0)
     >>> eod.holds(Estimate(0.24, 0.005)), eod.holds(Estimate(0.24, 0.02))
@@ -137,10 +161,11 @@ class Constraint:
     upper: float | None = None
     lower: float | None = None
     check: Callable[..., Any] | None = field(default=None, compare=False)
-    margin_se: float = 0.0
+    margin_se: float | Literal["auto"] = DEFAULT_MARGIN
     scale: float | None = None
     timeout_s: float | None = field(default=None, compare=False)
     on: Literal["model", "config"] = "model"
+    exact: bool = False
     __signature__: ClassVar[inspect.Signature]  # for editors and help(): not that of __new__
 
     def __new__(cls, *_: object, **given: object) -> Self:
@@ -161,11 +186,16 @@ class Constraint:
                 f"constraint {self.name!r}: give exactly one of upper and lower, got "
                 f"upper={self.upper!r}, lower={self.lower!r}; {hint}"
             )
-        for what, number in (("limit", self.limit), ("margin_se", self.margin_se)):
-            self._require_finite(what, number)
-        if self.margin_se < 0:
+        self._require_finite("limit", self.limit)
+        if self.margin_se != _UNKNOWN_YET:
+            self._require_finite("margin_se", self.margin_se, " or 'auto'")
+            if self.margin < 0:
+                raise GoalError(
+                    f"constraint {self.name!r}: margin_se must be >= 0, got {self.margin_se}"
+                )
+        if not isinstance(self.exact, bool):
             raise GoalError(
-                f"constraint {self.name!r}: margin_se must be >= 0, got {self.margin_se}"
+                f"constraint {self.name!r}: exact must be True or False, got {self.exact!r}"
             )
         for what, positive in (("scale", self.scale), ("timeout_s", self.timeout_s)):
             if positive is None:
@@ -189,9 +219,11 @@ class Constraint:
                 "for example check=lambda params: params['layers'] * params['width']"
             )
 
-    def _require_finite(self, what: str, number: object) -> None:
+    def _require_finite(self, what: str, number: object, more: str = "") -> None:
         if isinstance(number, bool) or not isinstance(number, (int, float)):
-            raise GoalError(f"constraint {self.name!r}: {what} must be a number, got {number!r}")
+            raise GoalError(
+                f"constraint {self.name!r}: {what} must be a number{more}, got {number!r}"
+            )
         if not math.isfinite(number):
             raise GoalError(f"constraint {self.name!r}: {what} must be finite, got {number!r}")
 
@@ -207,9 +239,33 @@ class Constraint:
         """On which side of the limit a value has to lie."""
         return "<=" if self.lower is None else ">="
 
+    @property
+    def margin(self) -> float:
+        """``margin_se`` as a number: 0 where it is still to be chosen."""
+        return 0.0 if self.margin_se == _UNKNOWN_YET else float(self.margin_se)
+
+    @property
+    def margin_is_auto(self) -> bool:
+        """Whether the margin was chosen by acetune, or is to be."""
+        auto = isinstance(self.margin_se, Margin) and self.margin_se.origin == "auto"
+        return auto or self.margin_se == _UNKNOWN_YET
+
+    @property
+    def margin_is_default(self) -> bool:
+        """Whether nobody has said anything about the margin."""
+        return isinstance(self.margin_se, Margin) and self.margin_se.origin == "default"
+
+    @property
+    def compared_directly(self) -> bool:
+        """Whether a value is no estimate: declared so, or by its check."""
+        check: Any = self.check
+        while isinstance(check, functools.partial):  # as parameters with trainable_only bound
+            check = check.func
+        return self.exact or self.on == "config" or getattr(check, "exact", False) is True
+
     def excess(self, measured: Estimate) -> float:
         """How far the measured value, margin included, lies beyond the limit (<= 0: it holds)."""
-        margin = self.margin_se * measured.stderr
+        margin = self.margin * measured.stderr
         if self.lower is None:
             return measured.value + margin - self.limit
         return self.limit - (measured.value - margin)
@@ -225,6 +281,18 @@ class Constraint:
     def holds(self, measured: Estimate | FailedCheck) -> bool:
         """Whether the measurement satisfies the limit; a failed check never does."""
         return not isinstance(measured, FailedCheck) and self.excess(measured) <= 0.0
+
+    def keeps(self, measured: Estimate | FailedCheck) -> bool:
+        """Whether it holds but for a margin that acetune has chosen: a bold candidate does."""
+        limit = replace(self, margin_se=0.0) if self.margin_is_auto else self
+        return limit.holds(measured)
+
+    def room(self, measured: Estimate) -> float:
+        """How far within its limit a value lies, in standard errors; relative without one."""
+        limit = self.without_margin()
+        if measured.stderr > 0:
+            return -limit.excess(measured) / measured.stderr
+        return -limit.relative_excess(measured)
 
     def violation(self, measured: Estimate | FailedCheck) -> float:
         """The scaled amount beyond the limit: 0 where it holds, infinite for a failed check."""
@@ -244,7 +312,9 @@ class Constraint:
 
     def describe(self) -> str:
         """The constraint as people write it, ``eod <= 0.25``, with its margin if it has one."""
-        margin = f" with a margin of {self.margin_se:g} s.e." if self.margin_se else ""
+        margin = f" with a margin of {self.margin:.3g} s.e." if self.margin else ""
+        if self.margin and self.margin_is_auto:  # an aim of the search, and no condition
+            margin = f", aiming {self.margin:.3g} s.e. within"
         return f"{self.name} {self.sense} {words.number(self.limit, 6)}{margin}"
 
 
@@ -273,6 +343,11 @@ class Goals:
                 raise GoalError(
                     f"constraint {constraint.name!r} is on the configuration; only "
                     "tune() takes those"
+                )
+            if constraint.margin_se == _UNKNOWN_YET:
+                raise GoalError(
+                    f"constraint {constraint.name!r}: margin_se='auto' aims for a certificate and "
+                    "needs tune(confirm=...); give a number here, such as margin_se=1"
                 )
             if constraint.name in seen:
                 raise GoalError(
@@ -337,6 +412,17 @@ class Goals:
                 violation += amount
         return valid, violation, tuple(beyond)
 
+    def keeps(self, measured: Mapping[str, Estimate | FailedCheck]) -> bool:
+        """Whether every constraint was measured and holds, but for margins that acetune chose."""
+        found = ((c, measured.get(c.name)) for c in self.constraints)
+        return all(m is not None and c.keeps(m) for c, m in found)
+
+    def safety(self, measured: Mapping[str, Estimate | FailedCheck]) -> float:
+        """The least room within a limit, of those whose values are estimates."""
+        found = ((c, measured.get(c.name)) for c in self.constraints if not c.compared_directly)
+        rooms = [c.room(m) if isinstance(m, Estimate) else -math.inf for c, m in found]
+        return min(rooms, default=math.inf)
+
     def violation(
         self, measured: Mapping[str, Estimate | FailedCheck], left_out: float = LEFT_OUT
     ) -> float:
@@ -379,9 +465,12 @@ def goals_to_json(goals: Goals, on_config: Sequence[Constraint] = ()) -> tuple[s
         {
             "name": c.name,
             "upper" if c.lower is None else "lower": float(c.limit),
-            "margin_se": float(c.margin_se),
+            "margin_se": float(c.margin),
             "scale": None if c.scale is None else float(c.scale),
             "on": c.on,
+            # left out where they say nothing: files of earlier versions have none
+            **({"auto_margin": True} if c.margin_is_auto else {}),
+            **({"exact": True} if c.exact else {}),
         }
         for c in (*goals.constraints, *on_config)
     ]
@@ -392,5 +481,11 @@ def goals_from_json(objective: str, constraints: str) -> Goals:
     """The inverse of :func:`goals_to_json`; the checks themselves are not in the file."""
     return Goals(
         Objective(**json.loads(objective)),
-        tuple(Constraint(**c) for c in json.loads(constraints) if c["on"] == "model"),
+        tuple(_constraint(c) for c in json.loads(constraints) if c["on"] == "model"),
     )
+
+
+def _constraint(described: dict[str, Any]) -> Constraint:
+    if described.pop("auto_margin", False):
+        described["margin_se"] = Margin(described["margin_se"], "auto")
+    return Constraint(**described)

@@ -143,7 +143,7 @@ def _as_check(found: Mapping[str, Any]) -> StoredCheck:
 def write_goals(goals: Goals) -> list[dict[str, Any]]:
     """The value of ``ace:goals``: the limits. Directions are Optuna's own business."""
     return [
-        {"name": c.name, "upper": c.upper, "lower": c.lower, "margin_se": c.margin_se}
+        {"name": c.name, "upper": c.upper, "lower": c.lower, "margin_se": c.margin}
         | ({} if c.scale is None else {"scale": c.scale})
         for c in goals.constraints
     ]

@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import optuna
 from optuna.study import StudyDirection
@@ -42,6 +42,14 @@ class FoundCheckpoint:
     constraints: dict[str, Estimate | FailedCheck]
     params: dict[str, Any]
     violation: float
+
+    @property
+    def status(self) -> Literal["unconfirmed"]:
+        """What may be claimed, in the words of ``StudyResult.status``: nobody looked at fresh data.
+
+        Certificates are issued by :func:`acetune.tune` alone.
+        """
+        return "unconfirmed"
 
 
 def best(study: optuna.Study) -> FoundCheckpoint | None:

@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ray import tune
 
@@ -33,6 +33,14 @@ class BestResult:
     checkpoint: tune.Checkpoint | None
     result: tune.Result = field(repr=False)
     model: wire.Model | None = field(default=None, repr=False)  # what was written of it
+
+    @property
+    def status(self) -> Literal["unconfirmed"]:
+        """What may be claimed, in the words of ``StudyResult.status``: nobody looked at fresh data.
+
+        Certificates are issued by :func:`acetune.tune` alone.
+        """
+        return "unconfirmed"
 
     def load(self) -> object:
         """The model that ``report(model=...)`` was given at that step."""

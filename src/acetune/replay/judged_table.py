@@ -54,7 +54,7 @@ class JudgedTable:
                     f"the table {self.table.name!r} has no metric {constraint.name!r} to limit; it "
                     f"has {', '.join(known)}"
                 )
-            if constraint.margin_se:
+            if constraint.margin:
                 raise TableError(
                     f"{constraint.describe()}: a table holds no standard errors; give a tighter "
                     "limit instead"

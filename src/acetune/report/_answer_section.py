@@ -94,8 +94,12 @@ def _limits(goals: Goals, best: FoundCheckpoint, running: bool) -> str:
         return ""
     holds = "hold" if len(held) > 1 else "holds"
     where = "" if running else " in the search; nothing was measured on fresh data"
-    if best.status == "confirmed":
+    if best.status in ("certified", "holds"):
         where = ", also on fresh data"
+    if best.status == "certified":
+        where += ": certified"
+    elif best.status == "holds":
+        where += ", but not certified"
     listed = " and ".join(filter(None, [", ".join(held[:-1]), held[-1]]))
     return f"{listed} {holds}{where}."
 
@@ -118,7 +122,7 @@ def _cost_of_limits(
         return f"The limits cost {number(gap, 2)} {name}: {which} {why}."
     if stratum == "unchecked":
         return sentence(f"{which} was never checked")
-    failed = {checkpoint_key(found) for found in result.candidates if found.status == "failed"}
+    failed = {checkpoint_key(found) for found in result.candidates if found.status == "broken"}
     why = "broke a limit on fresh data" if checkpoint_key(other) in failed else "qualifies too"
     return sentence(f"{which} {why}")
 
@@ -129,7 +133,7 @@ def _beyond(limit: Constraint, found: FoundCheckpoint) -> str:
     margin = included = ""
     if limit.without_margin().holds(measured):
         margin = " with its margin"
-    elif limit.margin_se and measured.stderr:
+    elif limit.margin and measured.stderr:
         included = " with its margin"
     return (
         f"{limit.name} ({number(measured.value, 4)}{margin}, "
@@ -156,7 +160,7 @@ def in_print(text: str) -> str:
     >>> in_print("gap 0.12 (limit <= 0.1; 0.09 where it was chosen)")
     'gap 0.12 (limit ≤ 0.1; 0.09 where it was chosen)'
     """
-    return text.replace("(limit <= ", "(limit ≤ ").replace("(limit >= ", "(limit ≥ ")
+    return text.replace(" <= ", " ≤ ").replace(" >= ", " ≥ ")
 
 
 def answer(content: Content) -> Element:
@@ -192,13 +196,15 @@ def answer(content: Content) -> Element:
 def _verdict(found: Content, *, running: bool) -> Element:
     best, kind, text = found["best"], "quiet", "feasible, unconfirmed"
     if found["outcome"] == "rejected":
-        kind, text = "bad", "rejected: broke a limit on fresh data"
+        kind, text = "bad", "broken: a limit is broken on fresh data"
     elif best is None and running:
         text = "none feasible yet"
     elif best is None:
         kind, text = "bad", "none feasible"
-    elif best["status"] == "confirmed":
-        kind, text = "good", "confirmed on fresh data"
+    elif best["status"] == "certified":
+        kind, text = "good", f"certified, {found['confidence']:.4g} % confidence"
+    elif best["status"] == "holds":
+        text = "holds on fresh data, not certified"
     return element("span", text, class_=f"badge badge-{kind}")
 
 
@@ -328,8 +334,15 @@ def _trust(found: Content, best: Content) -> Element:
 
 def _said(found: Content) -> list[Node]:
     """How far to trust what was found."""
-    said = element("dd", short(sentence(found["trust"]), 2000))
-    return [element("dt", "Trust"), said]
+    said: list[Node] = [
+        element("dt", "Trust"),
+        element("dd", short(sentence(found["trust"]), 2000)),
+    ]
+    if found["claim"]:
+        said += [element("dt", "You may say"), element("dd", short(sentence(found["claim"]), 2000))]
+    if found["account"]:
+        said += [element("dt", "Looks"), element("dd", short(sentence(found["account"]), 2000))]
+    return said
 
 
 def _checkpoints(

@@ -18,7 +18,12 @@ from acetune.study.findings import FoundCheckpoint
 from acetune.study.report_arrays import UNCHECKED, VALID
 from acetune.study.result import StudyResult, result_of
 from acetune.study.summary import STATES, duration, size
-from acetune.study.trust import after_failed_confirmation, trust_in_best
+from acetune.study.trust import (
+    account_words,
+    after_failed_confirmation,
+    claim,
+    trust_in_best,
+)
 from acetune.study.view import StudyView
 
 FORMAT = 1
@@ -54,7 +59,8 @@ def _answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
     judged: then ``rejected`` is the best of those, and ``next`` says what may help. ``later``
     counts the later checkpoints of the answer's attempt that were checked, and those of them that
     qualify. ``nearest_misses`` are, beside an answer, those that are better and break a limit;
-    without one the nearest of all.
+    without one the nearest of all. ``status`` is what fresh data lets one claim, ``claim`` says it
+    in words, ``account`` how much of the error probability was spent.
     ``load`` is how Python gets the kept model, or that of the next candidate if it is lost;
     ``instead`` then says which that is.
     """
@@ -81,7 +87,11 @@ def _answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
         "later": _later_checks(view, best),
         "load": None if load is None else f"acetune.load({name}).best{load}",
         "instead": best.instead() if best is not None and lost else None,
+        "status": result.status,
+        "confidence": 100 * result.confidence,
         "trust": in_print(trust_in_best(result)),
+        "claim": in_print(claim(result)) if result.status and view.goals.constraints else None,
+        "account": account_words(result) if result.looks and view.goals.constraints else None,
         "next": None if result.rejected is None else f"{after_failed_confirmation(result)}.",
         "best_of_all": of_all and {**(as_json(view, of_all[0]) or {}), "stratum": of_all[1]},
         "candidates": [as_json(view, found) for found in result.candidates[:_SHOWN]],
@@ -117,7 +127,7 @@ def _study(view: StudyView, result: StudyResult) -> dict[str, Any]:
                 "name": constraint.name,
                 "limit": constraint.limit,
                 "sense": constraint.sense,
-                "margin_se": constraint.margin_se,
+                "margin_se": constraint.margin,
                 "text": constraint.describe(),
             }
             for constraint in goals.constraints
@@ -179,7 +189,20 @@ def _confirmation(use: dict[str, Any]) -> dict[str, Any]:
         "use": use["use"],
         "trial": use["trial"],
         "step": exact(use["step"]),
+        "look": use["look"],
         "status": use["status"],
+        "bounds": [
+            {
+                "name": name,
+                "value": finite(bound["value"]),
+                "level": bound["level"],
+                "p_value": bound["p_value"],
+                "how": bound["how"],
+                "approximate": bound["approximate"],
+                "refused": bound["refused"],
+            }
+            for name, bound in use["bounds"].items()
+        ],
         "metrics": [
             {"name": name, "value": finite(value), "stderr": finite(stderr)}
             for name, (value, stderr) in use["metrics"].items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from acetune.core.formatting import number
 from acetune.report._answer_section import answer
 from acetune.report._markup import (
     Content,
@@ -95,10 +96,14 @@ def confirmations(content: Content) -> Element:
     rows = []
     for use in uses:
         metrics = {m["name"]: estimate(m["value"], m["stderr"]) for m in use["metrics"]}
-        kind = {"confirmed": "good", "failed": "bad"}.get(use["status"])
+        kind = {"certified": "good", "broken": "bad"}.get(use["status"])
+        bounds = {b["name"]: b["value"] for b in use["bounds"] if b["value"] is not None}
+        for name, bound in bounds.items():
+            side = "≤" if limits[name]["sense"] == "<=" else "≥"
+            metrics[name] = f"{metrics[name]}, {side} {number(bound, 4)}"
         rows.append(
             [
-                number_cell(str(use["use"])),
+                number_cell(str(use["look"])),
                 row_head(trial_button(use["trial"])),
                 number_cell(str(use["step"])),
                 element("td", element("span", use["status"], class_=kind)),
@@ -107,11 +112,15 @@ def confirmations(content: Content) -> Element:
             ]
         )
     heads = [limited(name, limits.get(name)) for name in names]
-    columns = ["use", "trial", "step", "status", *heads, "error"]
+    columns = ["look", "trial", "step", "status", *heads, "error"]
     if not any(use["error"] for use in uses):
         columns.pop()
         rows = [row[:-1] for row in rows]
-    note = element("p", "Each use makes the fresh data a little less fresh. The table counts them.")
+    note = element(
+        "p",
+        "What a look tests, and in which order, is fixed before it. A bound (≤ or ≥) is what the "
+        "true value stays within, but for the error probability of the look.",
+    )
     shown = table(columns, rows, "Uses of the confirmation data")
     return section("confirmations", title, note, shown)
 

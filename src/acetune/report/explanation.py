@@ -49,7 +49,7 @@ def holds_answer(
         earlier = f" of its attempt {found.attempt}" if found.attempt != attempt else ""
         if found == best:
             lines.append(f"it holds the answer: {step_of(found)}{earlier}")
-        elif found.status == "failed":
+        elif found.status == "broken":
             where = f"{step_of(found)}{earlier}"
             lines.append(f"it holds a rejected candidate: {where} broke a limit on fresh data")
     return lines

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import difflib
+import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
+from acetune.certification.account import Account
+from acetune.certification.evidence import evidence_of, normal_quantile
+from acetune.certification.planning import more_rows
+from acetune.certification.procedure import Position, choose
 from acetune.core.errors import ReportError
-from acetune.core.goals import Estimate, FailedCheck, Goals, as_measurement
+from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, as_measurement
 from acetune.run._driver import Driver
 from acetune.run._messages import Evaluate, Evaluated
 from acetune.run.study_callbacks import Listeners
+from acetune.study.answer import candidates_of, testable
+from acetune.study.best_checkpoints import valid_at
 from acetune.study.coordinator import StudyCoordinator
-from acetune.study.findings import FoundCheckpoint, Status, judge_fresh
+from acetune.study.findings import (
+    Bound,
+    CheckpointKey,
+    FoundCheckpoint,
+    Status,
+    checkpoint_key,
+    judge_fresh,
+)
 from acetune.study.result import read_result
 from acetune.study.trust import no_recommendation
+from acetune.study.view import StudyView
 from acetune.trial.artifacts import Kept
+
+_SAFE_ENOUGH = 2.5  # standard errors beyond what passes: more makes a certificate no likelier
 
 
 def check_after_run(
@@ -42,43 +60,224 @@ def check_after_run(
 
 
 def confirm_best(
-    driver: Driver, coordinator: StudyCoordinator, top: int, listeners: Listeners
+    driver: Driver,
+    coordinator: StudyCoordinator,
+    top: int,
+    listeners: Listeners,
+    data: str | None = None,
 ) -> None:
-    """Judge kept checkpoints on fresh data, best first, until one holds. Each use is recorded.
+    """Test kept checkpoints on fresh data and issue certificates. Each use is recorded.
 
-    What was judged before is not judged again. It does not count as one of the ``top`` where its
-    trial has found a better checkpoint since, which is judged in its place. One whose model is
-    broken is no use of the fresh data: another one is judged in its place.
+    What will be tested, and in which order, is written before fresh data is touched, and depends on
+    the search alone: nothing that fresh data has said so far. A checkpoint that a look has listed
+    is not tested again on the same rows (``data`` names them). One whose model is broken is left
+    out: that is known without fresh data.
+
+    The test ends with the first candidate that is not certified. Where none was, better ones are
+    measured from the best down, until one holds: it is the answer, without a certificate.
     """
-    candidates = read_result(coordinator.store).candidates
-    if candidates and all(found.kept is None for found in candidates[:top]):
-        text = "nothing can be confirmed: no model was kept; give it as report(..., model=...)"
-        listeners.notice(text)
-    judged: set[int] = set()  # trials; each counts once
-    for found in candidates:
-        full = len(judged) == top and found.trial not in judged
-        if full or found.status == "confirmed":
+    look = _Look.planned(coordinator, top, listeners, data)
+    if look is None:
+        return
+    certified: FoundCheckpoint | None = None
+    for found in look.candidates:  # from safe to bold
+        if certified is not None and look.loss(found) >= look.loss(certified):
+            continue  # it would not be the answer
+        status = look.status_of(found) or look.judge(driver, found, listeners)
+        if status is None:
             return
-        if found.status == "failed" or found.kept is None:
-            judged.add(found.trial)
-            continue
-        fault = found.kept.fault()
-        if fault is not None:  # fresh data is spared
-            text = f"trial {found.trial} cannot be confirmed: its model {found.kept.folder} {fault}"
-            listeners.notice(text)
-            continue
-        judged.add(found.trial)
+        if status != "certified":
+            break
+        certified = found
+    if certified is None:
+        for found in sorted(look.candidates, key=look.loss):
+            status = look.status_of(found) or look.judge(driver, found, listeners)
+            if status is None:
+                return
+            if status == "holds":
+                break
+    look.end()
+
+
+class _Look:
+    """One look at fresh data: what it tests is fixed, what it has found so far is in the file."""
+
+    def __init__(
+        self,
+        coordinator: StudyCoordinator,
+        number: int,
+        level: float,
+        candidates: Sequence[FoundCheckpoint],
+    ) -> None:
+        self._coordinator, self._number, self._level = coordinator, number, level
+        self.candidates = candidates
+        self._said: dict[CheckpointKey, Status] = {}
+        self._passing = True
+        for use in coordinator.store.rows("SELECT * FROM confirmations ORDER BY use"):
+            if use["look"] == number and use["status"] != "unconfirmed":
+                self._said[use["trial"], use["attempt"], use["step"]] = use["status"]
+
+    @classmethod
+    def planned(
+        cls, coordinator: StudyCoordinator, top: int, listeners: Listeners, data: str | None
+    ) -> _Look | None:
+        """The look that is under way, or a new one; None if there is nothing new to test."""
+        store = coordinator.store
+        with StudyView(store.path, whole=True) as view, store.understanding():
+            pool, looks = testable(view), view.looks
+            listed = [place for look in looks for place in look["candidates"]]
+            known = {place: valid_at(view, *place) for place in listed}
+            account = Account(view.info["confidence"], len(looks))
+            if not pool and candidates_of(view):
+                listeners.notice(
+                    "nothing can be confirmed: no model was kept; give it as report(..., model=...)"
+                )
+        number = len(looks) + 1
+        if looks and looks[-1]["ended"] is None:
+            number, under_way = looks[-1]["look"], looks.pop()
+            values = store.rows(
+                "SELECT 1 FROM confirmations WHERE look = ? AND metrics != '{}'", (number,)
+            )
+            if values and under_way["data"] != data:  # on other rows another look begins
+                with store.transaction():
+                    store.end_look(number, time.time())
+                looks.append(under_way)
+                number += 1
+            elif values:  # fresh data has spoken: what was fixed stays
+                fixed = [known[place] for place in under_way["candidates"]]
+                left = _usable([found for found in fixed if found is not None], listeners)
+                return cls(coordinator, number, under_way["level"], left)
+        level = account.level(number)
+        tested = {place for look in looks if look["data"] == data for place in look["candidates"]}
+        usable = _usable(pool, listeners)
+        positions = positions_of(coordinator.goals, usable)
+        enough = normal_quantile(1 - level) + _SAFE_ENOUGH
+        chosen = [usable[i] for i in choose(positions, top, enough)]
+        candidates = [found for found in chosen if checkpoint_key(found) not in tested]
+        if not candidates:
+            return None
+        with store.transaction():
+            store.put_look(number, level, data, list(map(checkpoint_key, candidates)), time.time())
+        return cls(coordinator, number, level, candidates)
+
+    def loss(self, found: FoundCheckpoint) -> float:
+        """The loss of a candidate in the search."""
+        return self._coordinator.goals.objective.loss(found.value)
+
+    def status_of(self, found: FoundCheckpoint) -> Status | None:
+        """What this look has said of a candidate, in this session or in one before."""
+        said = self._said.get(checkpoint_key(found))
+        self._passing = self._passing and said in ("certified", None)
+        return said
+
+    def judge(self, driver: Driver, found: FoundCheckpoint, listeners: Listeners) -> Status | None:
+        """Measure a candidate on fresh data, test it and write what came out.
+
+        None: the user has interrupted it, or ``confirm`` would go wrong for every other model too.
+        """
+        assert found.kept is not None  # only such are candidates
         result = driver.evaluate([Evaluate(str(found.kept.folder), confirm=True)])[0]
         if result is None:
-            continue
-        wrong = (
-            None if result.error is not None else wrong_names(coordinator.goals, result.measured)
-        )
-        if _record(coordinator, found, result, wrong) == "confirmed":
-            return
-        if wrong is not None:  # it would be with every other model: spare the fresh data
+            return None
+        goals = self._coordinator.goals
+        wrong = None if result.error is not None else wrong_names(goals, result.measured)
+        status = self._record(found, result, wrong)
+        self._said[checkpoint_key(found)] = status
+        if status != "broken" and wrong is not None:
             listeners.notice(wrong)
+            return None  # the fresh data is spared
+        return status
+
+    def _record(self, found: FoundCheckpoint, result: Evaluated, wrong: str | None) -> Status:
+        """Write what ``confirm`` said of a checkpoint; returns the verdict."""
+        goals, error = self._coordinator.goals, result.error or wrong
+        values: dict[str, Estimate] = {}
+        if result.error is None:
+            for name, value in result.measured.items():
+                try:
+                    measured = as_measurement(value, f"confirmed {name!r}")
+                except ReportError as not_a_number:
+                    measured = FailedCheck(str(not_a_number))
+                if isinstance(measured, FailedCheck):
+                    error = error or measured.error
+                else:
+                    values[str(name)] = measured
+        status = judge_fresh(goals, values, error)
+        bounds: dict[str, Bound] = {}
+        for limit in goals.constraints:
+            if limit.name in values:
+                bounds[limit.name] = self._bound(limit, result.measured[limit.name])
+        passes = all(bound.passes for bound in bounds.values())
+        if status == "holds" and passes and goals.constraints and self._passing:
+            status = "certified"
+        else:
+            self._passing = False  # the sequence has ended
+        store = self._coordinator.store
+        with store.transaction():
+            store.add_confirmation(
+                *checkpoint_key(found),
+                status,
+                values,
+                error,
+                time.time(),
+                self._number,
+                {name: asdict(bound) for name, bound in bounds.items()},
+            )
+        return status
+
+    def _bound(self, limit: Constraint, value: object) -> Bound:
+        """What can be claimed about a constraint at the level of this look."""
+        evidence = evidence_of(limit, value)
+        refused = evidence.refused(limit.sense)
+        p_value = evidence.p_value(limit.limit, limit.sense)
+        reach = math.nan if refused else evidence.bound(self._level, limit.sense)
+        more = None
+        if refused is None and p_value > self._level:
+            account = Account(self._coordinator.store.study()["confidence"], self._number)
+            more = more_rows(p_value, account.next_level)
+        return Bound(
+            level=self._level,
+            p_value=p_value,
+            value=reach if math.isfinite(reach) else None,
+            how=evidence.how,
+            approximate=evidence.approximate,
+            rows=evidence.rows,
+            refused=refused,
+            more_rows=more,
+        )
+
+    def end(self) -> None:
+        """The test is over: on these rows none of its candidates is tested again.
+
+        Not so where ``confirm`` went wrong: it may be mended, and then the look goes on.
+        """
+        if "unconfirmed" in self._said.values():
             return
+        with self._coordinator.store.transaction():
+            self._coordinator.store.end_look(self._number, time.time())
+
+
+def _usable(candidates: Sequence[FoundCheckpoint], listeners: Listeners) -> list[FoundCheckpoint]:
+    """The candidates whose model is there and whole; people are told of the others."""
+    usable = []
+    for found in candidates:
+        fault = "was not kept" if found.kept is None else found.kept.fault()
+        if fault is None:
+            usable.append(found)
+        elif found.kept is not None:
+            text = f"trial {found.trial} cannot be confirmed: its model {found.kept.folder} {fault}"
+            listeners.notice(text)
+    return usable
+
+
+def positions_of(goals: Goals, found: Sequence[FoundCheckpoint]) -> list[Position]:
+    """Where candidates stand: their loss, and their distance to the nearest limit.
+
+    In standard errors, or relative to the limit where there are none.
+    """
+    return [
+        Position(goals.objective.loss(one.value), goals.safety(one.constraints)) for one in found
+    ]
 
 
 def say_rejected(coordinator: StudyCoordinator, listeners: Listeners) -> None:
@@ -123,33 +322,3 @@ def wrong_names(goals: Goals, answer: Mapping[str, object]) -> str | None:
         hint = "did you mean the objective?" if near else "other metrics need the objective beside"
         return f"confirm returned the unknown {unknown[0]!r}, {hint}; {rules}"
     return None
-
-
-def _record(
-    coordinator: StudyCoordinator, found: FoundCheckpoint, result: Evaluated, wrong: str | None
-) -> Status:
-    """Write what ``confirm`` said of a checkpoint; returns the verdict."""
-    goals, error = coordinator.goals, result.error or wrong
-    values: dict[str, Estimate] = {}
-    if result.error is None:
-        for name, value in result.measured.items():
-            try:
-                measured = as_measurement(value, f"confirmed {name!r}")
-            except ReportError as not_a_number:
-                measured = FailedCheck(str(not_a_number))
-            if isinstance(measured, FailedCheck):
-                error = error or measured.error
-            else:
-                values[str(name)] = measured
-    status = judge_fresh(goals, values, error)
-    with coordinator.store.transaction():
-        coordinator.store.add_confirmation(
-            found.trial,
-            found.attempt,
-            found.step,
-            status,
-            values,
-            error,
-            time.time(),
-        )
-    return status

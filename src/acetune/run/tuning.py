@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from acetune.certification.account import Account, require_confidence
+from acetune.certification.fingerprint import fingerprint, row_count
 from acetune.core.did_you_mean import suggesting
 from acetune.core.errors import GoalError, StudyError
 from acetune.core.goals import (
@@ -38,6 +40,7 @@ from acetune.searchers.searcher import learns_from_earlier, learns_nothing_earli
 from acetune.searchers.space import Dimension, Scalar, Space
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.earlier_studies import EarlierStudies, kept_curves
+from acetune.study.margins import with_margins
 from acetune.study.opening import (
     CodeChangedWarning,
     describe_study,
@@ -50,6 +53,8 @@ from acetune.trial.exclusive import needs_of
 from acetune.trial.trial import Trial
 
 __all__ = ["CodeChangedWarning", "tune"]
+
+_CONFIRM_TOP = 5  # candidates, from safe to bold
 
 #: what other tuners call it
 OTHER_NAMES = dict.fromkeys(("n_trials", "trials", "num_samples", "n_iter"), "max_trials=100")
@@ -77,7 +82,9 @@ def tune(
     points: Sequence[Mapping[str, Any]] = (),
     learn_from: Sequence[str | Path] = (),
     confirm: Callable[[Any], Mapping[str, Any]] | None = None,
-    confirm_top: int = 1,
+    confirm_top: int | None = None,
+    confirm_data: Any = None,
+    confidence: float = 0.95,
     keep_models: int = 3,
     time_budget_s: float | None = None,
     max_trials: int | None = None,
@@ -123,10 +130,20 @@ def tune(
         differ.
     confirm:
         Called with a kept model, returns a dict of all constraints, on data that the search never
-        saw, and of the objective too if you like; further metrics only beside the objective. The
-        best ``confirm_top`` checkpoints are judged, best first, until one holds: its
-        values there, as they are, satisfy the limits (without ``margin_se``, which is the
-        search's caution; the interval is shown beside them).
+        saw, and of the objective too if you like; further metrics only beside the objective. A
+        value with evidence can be certified: what the checks of :mod:`acetune.constraints` give,
+        :class:`acetune.Share`, :class:`acetune.Mean` or, approximately, :class:`acetune.Estimate`.
+        See ``result.status``.
+    confirm_top:
+        How many checkpoints are tested at most, from the safest to the best: 5 by default with
+        ``confirm``, else 1.
+    confirm_data:
+        Which fresh rows ``confirm`` uses: a name, or the rows themselves, of which a checksum is
+        kept. Other rows are another look at the same account of errors.
+    confidence:
+        The probability that a study issues a certificate for a model that breaks a limit, on the
+        population that the fresh rows were drawn from, is at most ``1 - confidence``. Fixed when
+        the study is created.
     keep_models:
         Models of the best so many valid checkpoints stay on disk (at least ``confirm_top``).
     time_budget_s, max_trials:
@@ -167,13 +184,19 @@ def tune(
         raise GoalError(
             f"constraints must be a list, got {constraints!r}; write constraints=[Constraint(...)]"
         )
+    path = _study_path(study)
+    top = confirm_top if confirm_top is not None else 1 if confirm is None else _CONFIRM_TOP
+    require_confidence(confidence)
+    fresh, fresh_rows = fingerprint(confirm_data), row_count(confirm_data)
+    aims = None if confirm is None else Account(confidence).next_level
+    constraints = with_margins(constraints, path, aims, fresh_rows, max_trials)
     on_model, on_config = split_constraints(constraints)
     goals = Goals(Objective(objective, mode), on_model)
     # limits on the configuration share the names of the others
     Goals(goals.objective, (*on_model, *(replace(limit, on="model") for limit in on_config)))
     searched = Space(space)
     chosen = make_policy(policy)
-    require_options(train, goals, chosen, confirm, confirm_top, keep_models)
+    require_options(train, goals, chosen, confirm, top, keep_models)
     cluster = make_cluster(engine, ray_address, resources, devices)
     settings = make_settings(
         workers,
@@ -186,13 +209,12 @@ def tune(
         stop_grace_s,
         max_failures,
     )
-    path = _study_path(study)
     search = make_searcher(searcher, searched, points, seed)
     if learn_from and not learns_from_earlier(search):
         raise GoalError(learns_nothing_earlier(search))
     earlier = EarlierStudies(learn_from, goals, on_config, searched)
     earlier.require_fitting(path)
-    stopper = stopper_of(goals, chosen, confirm_top)
+    stopper = stopper_of(goals, chosen, top)
     work = Work(train, goals, chosen, confirm, needs_of(limit.check for limit in on_config))
     code = pickle_code(work, reduce=None if cluster is None else cluster.reduce)
     with contextlib.ExitStack() as open_things:
@@ -209,13 +231,19 @@ def tune(
             "resources": None if cluster is None else cluster.resources,
             "searcher": searcher if isinstance(searcher, str) else type(searcher).__name__,
             "seed": seed,
-            "confirm_top": confirm_top,
+            "confirm_top": top,
             "keep_models": keep_models,
             "ranges": known_ranges(goals),
             "source": _source_file(train),
         }
         description = describe_study(
-            goals, on_config, chosen, searched.describe(), described, code=[train]
+            goals,
+            on_config,
+            chosen,
+            searched.describe(),
+            described,
+            code=[train],
+            confidence=confidence,
         )
         store = open_study(path, description)
         open_things.callback(store.close)
@@ -245,9 +273,9 @@ def tune(
             try:
                 driver.run(under_way)
                 if chosen.checks_after_run and goals.constraints:
-                    check_after_run(driver, coordinator, confirm_top, settings.workers)
+                    check_after_run(driver, coordinator, top, settings.workers)
                 if confirm is not None and not driver.interrupted:
-                    confirm_best(driver, coordinator, confirm_top, listeners)
+                    confirm_best(driver, coordinator, top, listeners, fresh)
                 say_rejected(coordinator, listeners)
             finally:
                 driver.close()

@@ -10,12 +10,13 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
+from acetune.certification.account import Account
 from acetune.core.errors import StudyFileError
 from acetune.core.reason import NO_REASON, Reason, Wording
 from acetune.study.connections import connect_to_read
 from acetune.trial.artifacts import sync_folder
 
-FORMAT = 3
+FORMAT = 4
 
 SCHEMA = """
 CREATE TABLE study (                -- one row
@@ -26,7 +27,8 @@ CREATE TABLE study (                -- one row
     settings    TEXT NOT NULL,      -- JSON: budgets, workers, seed, searcher, confirm_top, source
     versions    TEXT NOT NULL,      -- JSON: of Python and the packages that matter
     code_hash   TEXT NOT NULL,      -- of the training function
-    created     REAL NOT NULL
+    created     REAL NOT NULL,
+    confidence  REAL NOT NULL DEFAULT 0.95 -- of certificates; fixed when the study is created
 );
 CREATE TABLE sessions (             -- one row a run of the driver
     session INTEGER PRIMARY KEY, started REAL NOT NULL, host TEXT,
@@ -72,15 +74,25 @@ CREATE TABLE checkpoints (          -- kept models, and what resumable trials go
     digest TEXT,                    -- SHA-256 of what was written; NULL: by a version without it
     PRIMARY KEY (trial, attempt, step, kind)
 );
+CREATE TABLE looks (                -- rounds of confirmation: what was fixed before each
+    look INTEGER PRIMARY KEY,
+    level REAL NOT NULL,            -- the error probability that it may spend
+    data TEXT,                      -- which fresh rows: a name or a checksum; NULL: not said
+    candidates TEXT NOT NULL,       -- JSON list: [trial, attempt, step], in the order of the test
+    started REAL NOT NULL, ended REAL   -- NULL: it goes on with the next session
+);
 CREATE TABLE confirmations (        -- every use of the confirmation data
     use INTEGER PRIMARY KEY, trial INTEGER NOT NULL, attempt INTEGER NOT NULL,
     step INTEGER NOT NULL,
-    status TEXT NOT NULL,           -- confirmed failed; unconfirmed if confirm itself went wrong
+    status TEXT NOT NULL,           -- certified holds broken; unconfirmed if confirm went wrong
     metrics TEXT NOT NULL,          -- JSON: name -> [value, stderr]
-    error TEXT, time REAL NOT NULL
+    error TEXT, time REAL NOT NULL,
+    look INTEGER NOT NULL DEFAULT 1,
+    bounds TEXT NOT NULL DEFAULT '{}'   -- JSON: constraint -> its bound, p-value and method
 );
 """
 
+CONFIDENCE = 0.95  # of studies that were begun before there were certificates
 EARLIER = "earlier"  # the code of what a version without codes wrote as text
 
 
@@ -140,7 +152,30 @@ def _to_3(db: sqlite3.Connection) -> None:
         )
 
 
-_STEPS = {1: _to_2, 2: _to_3}  # from each older format to the next one
+def _to_4(db: sqlite3.Connection) -> None:
+    """Looks at fresh data, and what may be claimed after them."""
+    db.execute(f"ALTER TABLE study ADD COLUMN confidence REAL NOT NULL DEFAULT {CONFIDENCE}")
+    db.execute("ALTER TABLE confirmations ADD COLUMN look INTEGER NOT NULL DEFAULT 1")
+    db.execute("ALTER TABLE confirmations ADD COLUMN bounds TEXT NOT NULL DEFAULT '{}'")
+    db.execute(
+        "CREATE TABLE looks (look INTEGER PRIMARY KEY, level REAL NOT NULL, data TEXT, "
+        "candidates TEXT NOT NULL, started REAL NOT NULL, ended REAL)"
+    )
+    for before, now in (("confirmed", "holds"), ("failed", "broken")):  # none was certified
+        db.execute("UPDATE confirmations SET status = ? WHERE status = ?", (now, before))
+    uses = db.execute(
+        "SELECT trial, attempt, step, time FROM confirmations ORDER BY use"
+    ).fetchall()
+    if uses:  # they have been the first look
+        judged = list(dict.fromkeys((trial, attempt, step) for trial, attempt, step, _ in uses))
+        times = [time for *_, time in uses]
+        db.execute(
+            "INSERT INTO looks VALUES (1, ?, NULL, ?, ?, ?)",
+            (Account(CONFIDENCE).level(1), json.dumps(judged), times[0], times[-1]),
+        )
+
+
+_STEPS = {1: _to_2, 2: _to_3, 3: _to_4}  # from each older format to the next one
 
 
 def known_format(db: sqlite3.Connection, path: Path) -> int:

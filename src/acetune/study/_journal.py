@@ -99,6 +99,7 @@ class StudyJournal(Journal):
         self, trial: StudyTrial, report: Report, kind: str, decision: Decision | None
     ) -> None:
         check = trial.begun.record.last_check  # as the stopper has judged it
+        self._kept.note(trial.number, trial.attempt, check)
         checks = []
         for name, result in (report.measured or {}).items():
             value, stderr, error = to_columns(result)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from acetune.certification.procedure import Position, choose
 from acetune.core.errors import ReportError
+from acetune.core.observation import CheckResult
 from acetune.policies.stopper import Stopper
 from acetune.study.store import KeptRow, Store
 from acetune.study.study_trial import StudyTrial
@@ -37,6 +40,9 @@ class KeptModels:
         self._unsettled: set[_ModelKey] = set()  # written, their report on the way
         self._arriving: dict[int, _Arriving] = {}  # by trial
         self._doomed: list[Path] = []
+        # checkpoints that hold but for a margin of acetune's own: they may be certified too
+        self._bold: dict[_ModelKey, Position] = {}
+        self._aims = any(limit.margin_is_auto for limit in stopper.goals.constraints)
 
     @property
     def keep_below(self) -> float:
@@ -133,6 +139,13 @@ class KeptModels:
             key=lambda waiting: waiting[:3],
         )
 
+    def note(self, trial: int, attempt: int, check: CheckResult | None) -> None:
+        """A checkpoint was checked: remember where it stands if it may be certified."""
+        goals = self._stopper.goals
+        if self._aims and check is not None and not check.valid and goals.keeps(check.measured):
+            position = Position(check.loss, goals.safety(check.measured))
+            self._bold[trial, attempt, check.step] = position
+
     def prune(self, reporting: int) -> None:
         """Keep the models of the best valid checkpoints and of running trials' best.
 
@@ -140,13 +153,13 @@ class KeptModels:
         """
         self._unsettled = {key for key in self._unsettled if key[0] != reporting}
         if not self._stopper.policy.checks_after_run and len(self._models) > 1:
-            self._keep_only(self._best_valid() | self._unsettled)
+            self._keep_only(self._best_valid() | self._best_bold() | self._unsettled)
 
     def prune_after_run(self) -> None:
         """Keep the models of the best valid checkpoints, and unchecked ones that are better."""
         limit = self._stopper.history.gate  # what could still become the answer is better
         unchecked = {key for key, loss in self._losses_unchecked().items() if loss < limit}
-        self._keep_only(self._best_valid() | unchecked)
+        self._keep_only(self._best_valid() | self._best_bold() | unchecked)
 
     def _best_valid(self) -> set[_ModelKey]:
         """The best ``keep`` models of valid checkpoints, and those of running trials' best."""
@@ -161,6 +174,14 @@ class KeptModels:
                     running.add(key)
         found.sort(key=lambda item: item[0])  # stable: of equal ones the earlier stays
         return running | {key for _, key in found[: self._keep]}
+
+    def _best_bold(self) -> set[_ModelKey]:
+        """As many bold ones, spread from safe to best, that are better than every safe one."""
+        valid = self._stopper.history.best
+        better = math.inf if valid is None else valid.loss
+        keys = [key for key in self._models if key in self._bold and self._bold[key].loss < better]
+        chosen = choose([self._bold[key] for key in keys], self._keep)
+        return {keys[place] for place in chosen}
 
     def _losses_unchecked(self) -> dict[_ModelKey, float]:
         """The losses of the models whose trials were never checked."""

@@ -14,8 +14,15 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from acetune.core.goals import Objective
-from acetune.study.best_checkpoints import valid_at, valid_checkpoints
-from acetune.study.findings import Confirmation, FoundCheckpoint, checkpoint_key, latest_uses
+from acetune.study.best_checkpoints import bold_checkpoints, valid_at, valid_checkpoints
+from acetune.study.findings import (
+    Bound,
+    Confirmation,
+    FoundCheckpoint,
+    Status,
+    checkpoint_key,
+    latest_uses,
+)
 from acetune.study.view import StudyView
 
 Outcome = Literal["feasible", "rejected", "none feasible"]
@@ -27,24 +34,37 @@ def candidates_of(view: StudyView) -> list[FoundCheckpoint]:
     Each comes with its verdict, and with the next one that could take its place.
     """
     settings, uses = view.info["settings"], view.confirmations
-    best = valid_checkpoints(view, max(settings["confirm_top"], settings["keep_models"]))
-    # fresh data confirmed or rejected them, once at least
-    places = latest_uses([use for use in uses if use["status"] in ("confirmed", "failed")])
+    most = max(settings["confirm_top"], settings["keep_models"])
+    # nothing is as safe as the search wanted it: what keeps the limits is still an answer
+    best = valid_checkpoints(view, most) or bold_checkpoints(view, most)
+    # fresh data had something to say of them, once at least
+    places = latest_uses([use for use in uses if use["status"] != "unconfirmed"])
     judged = [valid_at(view, *place) for place in places]
     found = with_judged(best, [one for one in judged if one is not None], view.goals.objective)
     ranges = read_ranges(settings)
     return with_next_best([with_confirmation(one, uses, ranges) for one in found])
 
 
-def choose_answer(candidates: Sequence[FoundCheckpoint]) -> FoundCheckpoint | None:
-    """The best that was confirmed; else the best, unless fresh data rejected any of them.
+def testable(view: StudyView) -> list[FoundCheckpoint]:
+    """What a look at fresh data may test: the best checkpoint of each trial whose model is kept.
 
-    Where it did, there is no answer: one that nobody has judged, further down, is no better known
-    than those were.
+    And the best bold one, which is worth less to the search than it may be to fresh data.
+    It depends on the search alone: not on what fresh data has said before.
     """
-    for found in candidates:
-        if found.status == "confirmed":
-            return found
+    pool = [*valid_checkpoints(view), *bold_checkpoints(view)]
+    return [found for found in pool if found.kept is not None]
+
+
+def choose_answer(candidates: Sequence[FoundCheckpoint]) -> FoundCheckpoint | None:
+    """The best that is certified; else the best that holds; else the best of the search.
+
+    Where fresh data has broken one and held none, there is no answer: one that nobody has judged,
+    further down, is no better known than those were.
+    """
+    for status in ("certified", "holds"):
+        for found in candidates:
+            if found.status == status:
+                return found
     if best_rejected(candidates) is not None:
         return None
     return candidates[0] if candidates else None
@@ -52,7 +72,7 @@ def choose_answer(candidates: Sequence[FoundCheckpoint]) -> FoundCheckpoint | No
 
 def best_rejected(candidates: Sequence[FoundCheckpoint]) -> FoundCheckpoint | None:
     """The best of those that broke a limit on fresh data."""
-    return next((found for found in candidates if found.status == "failed"), None)
+    return next((found for found in candidates if found.status == "broken"), None)
 
 
 def outcome_of(candidates: Sequence[FoundCheckpoint]) -> Outcome:
@@ -60,6 +80,12 @@ def outcome_of(candidates: Sequence[FoundCheckpoint]) -> Outcome:
     if choose_answer(candidates) is not None:
         return "feasible"
     return "rejected" if candidates else "none feasible"
+
+
+def status_of(candidates: Sequence[FoundCheckpoint]) -> Status | None:
+    """What may be claimed about the answer; None where nothing qualified."""
+    found = choose_answer(candidates) or best_rejected(candidates)
+    return None if found is None else found.status
 
 
 def with_judged(
@@ -83,7 +109,10 @@ def with_confirmation(
     use = latest_uses(uses).get(checkpoint_key(found))
     if use is None:
         return found
-    said = Confirmation(use["status"], use["metrics"], use["error"], ranges or {})
+    bounds = {name: Bound(**bound) for name, bound in use["bounds"].items()}
+    said = Confirmation(
+        use["status"], use["metrics"], use["error"], ranges or {}, bounds, use["look"]
+    )
     return replace(found, confirmation=said)
 
 
@@ -107,6 +136,6 @@ def with_next_best(candidates: Sequence[FoundCheckpoint]) -> list[FoundCheckpoin
         found = replace(found, next_best=usable)
         linked.append(found)
         there = found.kept is not None and found.model_fault(full=False) is None
-        if there and found.status != "failed":
+        if there and found.status != "broken":
             usable = found
     return linked[::-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -86,20 +87,55 @@ def valid_checkpoints(view: StudyView, most: int = _MOST_FOUND) -> list[FoundChe
     ]
 
 
+def bold_rows(view: StudyView) -> Array:
+    """Rows of each trial's best checkpoint that holds but for a margin acetune chose, best first.
+
+    They break no limit, and may be certified; the search keeps away from them.
+    """
+    limits = view.goals.constraints
+    if not any(limit.margin_is_auto for limit in limits):
+        return np.empty(0, "i8")
+    reports, checks = view.reports, view.checks
+    kept = np.zeros(len(checks.row), bool)
+    for index, limit in enumerate(limits):
+        its = checks.constraint == index
+        margin = 0.0 if limit.margin_is_auto else limit.margin
+        sign = 1.0 if limit.lower is None else -1.0
+        reach = sign * checks.value[its] + margin * checks.stderr[its]
+        kept[its] = reach <= sign * limit.limit  # NaN is not
+    every = np.bincount(checks.row[kept], minlength=len(reports)) == len(limits)
+    rows = np.flatnonzero(every & (reports.stratum == INVALID) & usable(reports.checked_objective))
+    rows = rows[
+        np.argsort(losses(view.goals.objective, reports.checked_objective[rows]), kind="stable")
+    ]
+    _, first = np.unique(reports.trial[rows], return_index=True)
+    found: Array = rows[np.sort(first)]
+    return found
+
+
+def bold_checkpoints(view: StudyView, most: int = _MOST_FOUND) -> list[FoundCheckpoint]:
+    """The checkpoints of :func:`bold_rows`; their violation is that of the margin alone."""
+    found = bold_rows(view)[: min(most, _MOST_FOUND)].tolist()
+    return [replace(checkpoint(view, row), violation=0.0) for row in found]
+
+
 def valid_row(view: StudyView, trial: int, attempt: int, step: int) -> int | None:
-    """The row of the check that found a checkpoint valid, the first one."""
+    """The row of the check that found a checkpoint valid, or bold, the first one."""
     reports = view.reports
     its = np.flatnonzero(reports.trial == trial)  # few: the rest is asked of these alone
     same = (reports.attempt[its] == attempt) & (reports.checked_step[its] == step)
-    same &= (reports.stratum[its] == VALID) & usable(reports.checked_objective[its])
-    rows = its[same]
+    same &= usable(reports.checked_objective[its])
+    rows = its[same & (reports.stratum[its] == VALID)]
+    if not len(rows):
+        bold = bold_rows(view)
+        rows = bold[np.isin(bold, its[same])]
     return int(rows[0]) if len(rows) else None
 
 
 def valid_at(view: StudyView, trial: int, attempt: int, step: int) -> FoundCheckpoint | None:
     """The checkpoint at a step, as the check saw it that found it valid."""
     row = valid_row(view, trial, attempt, step)
-    return None if row is None else checkpoint(view, row)
+    return None if row is None else replace(checkpoint(view, row), violation=0.0)
 
 
 def nearest_misses(view: StudyView, most: int = _MOST_FOUND) -> list[FoundCheckpoint]:

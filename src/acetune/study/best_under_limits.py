@@ -67,8 +67,11 @@ def sign_of(constraint: Constraint) -> float:
 
 
 def needed_limit(constraint: Constraint, value: Array, stderr: Array) -> Array:
-    """The strictest limit that measurements satisfy, margin included: as in ``Constraint``."""
-    margin = constraint.margin_se * stderr
+    """The strictest limit that measurements satisfy, margin included: as in ``Constraint``.
+
+    A margin that acetune has chosen is an aim of the search, and no condition.
+    """
+    margin = 0.0 * stderr if constraint.margin_is_auto else constraint.margin * stderr
     return value + margin if constraint.lower is None else value - margin
 
 
@@ -107,6 +110,10 @@ def _best(view: StudyView, goals: Goals, rows: Array) -> FoundCheckpoint | None:
         return found
     # the verdict in the file is about the limits of the study
     status = judge_fresh(goals, said.values, said.error)
+    limits = zip(goals.constraints, view.goals.constraints, strict=True)
+    stricter = any(sign_of(c) * c.limit < sign_of(c) * own.limit for c, own in limits)
+    if said.status == "certified" and not stricter:
+        status = "certified"
     return replace(found, confirmation=replace(said, status=status))
 
 

@@ -342,3 +342,4 @@ class StudyCoordinator(Coordinator):
         elif measured is not None:
             assert row.checked_step is not None
             handle.add_check(measured, costs, row.checked_step, snapshot_cost_s=row.snapshot_cost_s)
+        self.kept_models.note(row.trial, row.attempt, handle.record.last_check)

@@ -13,21 +13,49 @@ from acetune.core.formatting import number
 from acetune.core.goals import Constraint, Estimate, Goals
 from acetune.trial.artifacts import Kept, load_model
 
-Status = Literal["confirmed", "unconfirmed", "failed"]
+Status = Literal["certified", "holds", "unconfirmed", "broken"]
 _NORMAL_95 = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What fresh data lets one claim about a constraint.
+
+    The true value stays within ``value`` but for a probability of ``level``. Where that is within
+    the limit, the constraint passes. ``refused`` says why there is no bound, ``more_rows`` how many
+    times as many rows would probably do where the value holds and the bound does not.
+    """
+
+    level: float
+    p_value: float
+    value: float | None
+    how: str
+    approximate: bool = False
+    rows: int | None = None
+    refused: str | None = None
+    more_rows: float | None = None
+
+    @property
+    def passes(self) -> bool:
+        """Whether the limit itself passes at this level."""
+        return self.p_value <= self.level
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
     """What the confirmation data said of a checkpoint.
 
-    ``ranges`` are the least and the largest possible value of constraints whose check knows them.
+    ``ranges`` are the least and the largest possible value of constraints whose check knows them,
+    ``bounds`` what can be claimed about each constraint, ``look`` the number of the look at fresh
+    data that it was part of.
     """
 
     status: Status
     values: Mapping[str, Estimate]
     error: str | None = None
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    bounds: Mapping[str, Bound] = field(default_factory=dict)
+    look: int = 1
 
     def interval(self, name: str) -> tuple[float, float] | None:
         """The 95 % interval of a value that came with a standard error.
@@ -35,9 +63,9 @@ class Confirmation:
         It is a normal one, and cut where it leaves the range of what can be.
 
         >>> found = {"gap": Estimate(0.01, 0.01)}
-        >>> [round(end, 4) for end in Confirmation("confirmed", found).interval("gap")]
+        >>> [round(end, 4) for end in Confirmation("holds", found).interval("gap")]
         [-0.0096, 0.0296]
-        >>> Confirmation("confirmed", found, ranges={"gap": (0, 1)}).interval("gap")[0]
+        >>> Confirmation("holds", found, ranges={"gap": (0, 1)}).interval("gap")[0]
         0
         """
         found = self.values.get(name)
@@ -55,8 +83,17 @@ CheckpointKey: TypeAlias = tuple[int, int, int]  # trial, attempt and step of a 
 
 
 def latest_uses(uses: Sequence[Mapping[str, Any]]) -> dict[CheckpointKey, Mapping[str, Any]]:
-    """The latest use of the confirmation data on each checkpoint, in the order of the first."""
-    return {(use["trial"], use["attempt"], use["step"]): use for use in uses}
+    """The latest use of the confirmation data on each checkpoint, in the order of the first.
+
+    A certificate stands until a limit is found to be broken.
+    """
+    found: dict[CheckpointKey, Mapping[str, Any]] = {}
+    for use in uses:
+        key = use["trial"], use["attempt"], use["step"]
+        if key in found and found[key]["status"] == "certified" and use["status"] != "broken":
+            continue
+        found[key] = use
+    return found
 
 
 def broken_on_fresh(goals: Goals, values: Mapping[str, Estimate]) -> list[Constraint]:
@@ -74,18 +111,18 @@ def broken_on_fresh(goals: Goals, values: Mapping[str, Estimate]) -> list[Constr
 def judge_fresh(goals: Goals, values: Mapping[str, Estimate], error: str | None) -> Status:
     """The verdict of fresh data on a checkpoint.
 
-    One broken limit is enough to fail, whatever else went wrong; to be confirmed, every value must
-    be there and hold.
+    One broken limit is enough, whatever else went wrong; else every value must be there and hold.
+    Whether a certificate is issued is the procedure's to say.
 
     >>> from acetune.core.goals import Objective
     >>> goals = Goals(Objective("loss"), (Constraint("g", upper=2), Constraint("h", upper=1)))
     >>> judge_fresh(goals, {"g": Estimate(9.0)}, "h is nan"), judge_fresh(goals, {}, "h is nan")
-    ('failed', 'unconfirmed')
+    ('broken', 'unconfirmed')
     """
     if broken_on_fresh(goals, values):
-        return "failed"
+        return "broken"
     whole = error is None and all(limit.name in values for limit in goals.constraints)
-    return "confirmed" if whole else "unconfirmed"
+    return "holds" if whole else "unconfirmed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +130,11 @@ class FoundCheckpoint:
     """A configuration at a step, with its values and its model.
 
     ``value`` is the objective in the search; ``constraints`` what the checks measured. ``status``
-    says how far to trust them: confirmed on data that the search never saw, failed there, or not
-    looked at (unconfirmed). It is the model at ``step``, which need not be the last of its trial's
+    says what fresh data, which the search never saw, lets one claim: ``"certified"``, every bound
+    lies within its limit; ``"holds"``, the values do and a bound does not; ``"broken"``, a limit is
+    broken there; ``"unconfirmed"``, nobody looked, or ``confirm`` went wrong.
+
+    It is the model at ``step``, which need not be the last of its trial's
     ``total_steps``: trained on, the same parameters may break a limit.
 
     ``next_best`` is the next candidate of the study that fresh data has not spoken against and
@@ -116,7 +156,7 @@ class FoundCheckpoint:
 
     @property
     def status(self) -> Status:
-        """confirmed, unconfirmed or failed."""
+        """certified, holds, unconfirmed or broken."""
         return "unconfirmed" if self.confirmation is None else self.confirmation.status
 
     def load(self) -> object:

@@ -16,6 +16,7 @@ from typing import Any
 from acetune.core.errors import GoalError, StudyChangedError
 from acetune.core.goals import Constraint, Goals, goals_to_json
 from acetune.policies import Policy
+from acetune.study._formats import CONFIDENCE
 from acetune.study.package_versions import installed_versions
 from acetune.study.store import Store
 
@@ -50,6 +51,7 @@ def describe_study(
     settings: Mapping[str, Any],
     code: Sequence[Callable[..., object]] = (),
     packages: Sequence[str] = ("acetune", "optuna", "numpy"),
+    confidence: float = CONFIDENCE,
 ) -> dict[str, Any]:
     """The one row of the table ``study``. ``code`` is the user's, besides the checks."""
     objective, constraints = goals_to_json(goals, on_config)
@@ -63,6 +65,7 @@ def describe_study(
         "versions": json.dumps(installed_versions(tuple(packages))),
         "code_hash": _code_hash(*code, *checks),
         "created": time.time(),
+        "confidence": confidence,
     }
 
 
@@ -110,6 +113,13 @@ def open_study(path: Path, description: Mapping[str, Any], experiment: Path | No
             with store.transaction():
                 store.begin_anew(description)
             return store
+        known = store.study()["confidence"]
+        if known != description["confidence"]:
+            raise StudyChangedError(
+                f"confidence={description['confidence']:g} is not the one that {path} was begun "
+                f"with, {known:g}: how the probability of an error is spent was fixed then; give "
+                f"confidence={known:g}, or begin a new study with other fresh rows"
+            )
         if store.study()["code_hash"] != description["code_hash"]:
             warnings.warn(
                 f"the training function or a check has changed since {path} was begun; its earlier "

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from acetune.certification.account import Account
 from acetune.core.errors import GoalError
 from acetune.core.formatting import count, number
 from acetune.core.goals import Goals
@@ -23,10 +24,11 @@ from acetune.study.answer import (
     candidates_of,
     choose_answer,
     outcome_of,
+    status_of,
 )
 from acetune.study.best_checkpoints import nearest_misses
 from acetune.study.best_under_limits import best_under
-from acetune.study.findings import FailureOfCheck, FoundCheckpoint, Ledger
+from acetune.study.findings import FailureOfCheck, FoundCheckpoint, Ledger, Status
 from acetune.study.ledger import failed_check, ledger_of
 from acetune.study.per_trial import Trials
 from acetune.study.report_arrays import STEP, STRATA, UNCHECKED, Array
@@ -97,7 +99,8 @@ class WhatIf:
 class StudyResult:
     """The outcome of a study. ``best`` is None when nothing qualified, or fresh data rejected it.
 
-    What was rejected is among the ``candidates``, with what ``confirm`` said of it.
+    ``status`` says what may be claimed about it. What was rejected is among the ``candidates``,
+    with what ``confirm`` said of it.
     Made by :func:`acetune.tune`, or from a study file by :func:`acetune.load`.
     """
 
@@ -118,6 +121,21 @@ class StudyResult:
     failed_check: FailureOfCheck | None = None  # the first that gave no number
     finite_reports: int = 0  # whose objective was a finite number; only such are worth a check
     due_at_every_step: bool = False  # whether a check was, in every trial
+    confidence: float = 0.95  # of certificates
+    looks: Sequence[Mapping[str, Any]] = ()  # at fresh data: what each tested, and at which level
+
+    @property
+    def status(self) -> Status | None:
+        """What may be claimed: ``"certified"``, ``"holds"``, ``"unconfirmed"`` or ``"broken"``.
+
+        None where nothing qualified in the search.
+        """
+        return status_of(self.candidates)
+
+    @property
+    def account(self) -> Account:
+        """How much of the probability of a false certificate was spent, and what is left."""
+        return Account(self.confidence, len(self.looks))
 
     @property
     def outcome(self) -> Outcome:
@@ -265,6 +283,8 @@ def result_of(view: StudyView) -> StudyResult:
         failed_check=failed_check(view) if ledger.failed_checks else None,
         finite_reports=int(np.count_nonzero(np.isfinite(reports.objective) & steps)),
         due_at_every_step=_due_at_every_step(view.trials),
+        confidence=view.info["confidence"],
+        looks=view.looks,
     )
 
 

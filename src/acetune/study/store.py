@@ -469,14 +469,42 @@ class Store:
         metrics: Mapping[str, Estimate],
         error: str | None,
         time: float,
+        look: int = 1,
+        bounds: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         """The confirmation data was used once more."""
         written = {name: to_json(found) for name, found in metrics.items()}
+        bounded = json.dumps(dict(bounds or {}))
         self._db.execute(
-            "INSERT INTO confirmations (trial, attempt, step, status, metrics, error, time) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (trial, attempt, step, status, json.dumps(written), _writable(error), time),
+            "INSERT INTO confirmations (trial, attempt, step, status, metrics, error, time, look, "
+            "bounds) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(trial, attempt, step, status, json.dumps(written)),
+                *(_writable(error), time, look, bounded),
+            ),
         )
+
+    def put_look(
+        self,
+        look: int,
+        level: float,
+        data: str | None,
+        candidates: Sequence[tuple[int, int, int]],
+        started: float,
+    ) -> None:
+        """What a look at fresh data will test, and in which order: written before it does."""
+        self._db.execute(
+            "INSERT OR REPLACE INTO looks VALUES (?, ?, ?, ?, ?, NULL)",
+            (look, level, _writable(data), json.dumps(candidates), started),
+        )
+
+    def end_look(self, look: int, ended: float) -> None:
+        """A look has come to its end: its candidates are never tested again on these rows."""
+        self._db.execute("UPDATE looks SET ended = ? WHERE look = ?", (ended, look))
+
+    def looks(self) -> list[dict[str, Any]]:
+        """All looks at fresh data, with their candidates decoded."""
+        return decoded_looks(self.rows("SELECT * FROM looks ORDER BY look"))
 
     def begin_anew(self, study: Mapping[str, Any]) -> None:
         """Forget all trials and sessions, and be about another study. Files beside it stay."""
@@ -673,6 +701,14 @@ class Store:
         """Seconds that all sessions have searched: what counts against the budget."""
         found = self._db.execute("SELECT coalesce(sum(search_s), 0.0) FROM sessions").fetchone()
         return float(found[0])
+
+
+def decoded_looks(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of ``looks`` whose candidates are tuples of trial, attempt and step."""
+    return [
+        {**row, "candidates": [tuple(place) for place in json.loads(row["candidates"])]}
+        for row in rows
+    ]
 
 
 @contextlib.contextmanager

@@ -12,7 +12,13 @@ from acetune.core.formatting import count, estimate, missing_words, number, para
 from acetune.core.goals import Constraint, Goals
 from acetune.core.reason import FAILED
 from acetune.study.findings import FoundCheckpoint, broken_limits
-from acetune.study.trust import after_failed_confirmation, no_recommendation, trust_in_best
+from acetune.study.trust import (
+    account_words,
+    after_failed_confirmation,
+    claim,
+    no_recommendation,
+    trust_in_best,
+)
 
 if TYPE_CHECKING:
     from acetune.study.result import StudyResult
@@ -30,7 +36,9 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         rows.append(("answer", no_recommendation(result)))
         rows.append(("next", after_failed_confirmation(result)))
         rows.append(("best rejected", describe_checkpoint(goals, rejected)))
+        rows.append(("status", "broken"))
         rows.append(("trust", trust_in_best(result)))
+        rows.append(("you may say", claim(result)))
     elif best is None:
         name = "none feasible" if goals.constraints else "no answer"
         rows.append((name, nothing_feasible(result).text))
@@ -41,10 +49,15 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     if best is not None:
         fault = best.model_fault()
         rows.append(("parameters", how_to_make(best, usable=fault is None)))
+        rows.append(("status", best.status))
         rows.append(("trust", trust_in_best(result)))
+        if goals.constraints:
+            rows.append(("you may say", claim(result)))
         if best.checkpoint is not None:
             text = shown(best.checkpoint)
             rows.append(("model", text if fault is None else f"{text} {fault}; {best.instead()}"))
+    if result.looks and goals.constraints:
+        rows.append(("looks", account_words(result)))
     if result.interrupted:
         rows.append(("ended", "interrupted by the user; the same call again goes on"))
     elif result.ended_code == FAILED:

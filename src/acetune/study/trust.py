@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING
 
 from acetune.core.formatting import count, number
 from acetune.core.goals import Constraint, Goals
-from acetune.study.findings import FoundCheckpoint, broken_on_fresh
+from acetune.study.findings import Bound, Confirmation, FoundCheckpoint, broken_on_fresh
 
 if TYPE_CHECKING:
     from acetune.study.result import StudyResult
@@ -18,7 +19,7 @@ _NOTABLE = 0.01  # of the objective: what it may lose on fresh data without a wo
 def no_recommendation(result: StudyResult) -> str:
     """That fresh data rejected all that was judged, and by how much the best of them."""
     best = _rejected(result)
-    judged = sum(found.status == "failed" for found in result.candidates)
+    judged = sum(found.status == "broken" for found in result.candidates)
     who = "the candidate" if judged == 1 else f"all {judged} candidates"
     there = " and ".join(_against(best, limit, " there") for limit in _broken(result.goals, best))
     had = "It" if judged == 1 else "The best"
@@ -35,32 +36,52 @@ def after_failed_confirmation(result: StudyResult) -> str:
     for limit in _broken(result.goals, best):
         measured = best.constraints.get(limit.name)
         if measured is not None and measured.stderr:
-            wider.append(f"margin_se={limit.margin_se + 1:g} for {limit.name}")
+            wider.append(f"margin_se={limit.margin + 1:.3g} for {limit.name}")
         else:  # a margin has no effect there
             wider.append(f"a stricter limit of {limit.name}")
     top = json.loads(result.info["settings"])["confirm_top"]
-    # only of the best few is a model there to be judged
-    waiting = [
-        found
-        for found in result.candidates
-        if found.status == "unconfirmed" and found.checkpoint is not None
-    ]
-    here = ""
-    if waiting:
-        trials = list(dict.fromkeys(found.trial for found in result.candidates))
-        enough = max(top, trials.index(waiting[-1].trial) + 1)
-        here = (
-            f"{count(len(waiting), 'candidate')} with a kept model {_are(len(waiting))} not judged "
-            f"yet: the same call with confirm= and confirm_top={enough} (now {top}) does it; or "
-        )
     return (
-        f"{here}keep away from the limit, in a new study: {', '.join(wider)}; or judge more "
-        f"candidates there, confirm_top={2 * top + 1} (now {top}); or check on more rows"
+        "another try on the same rows would be worth little: draw new fresh rows and name them, "
+        f"confirm_data=...; keep away from the limit, in a new study: {', '.join(wider)}; test "
+        f"more candidates there, confirm_top={2 * top + 1} (now {top})"
     )
 
 
-def _are(many: int) -> str:
-    return "is" if many == 1 else "are"
+def claim(result: StudyResult) -> str:
+    """What may be said about the answer, to people who do not know how it was found."""
+    limits = ", ".join(f"{c.name} {c.sense} {number(c.limit, 6)}" for c in result.goals.constraints)
+    if not limits:
+        return "nothing was to be kept: the study has no limits on models"
+    errs = percent(1 - result.confidence)
+    said = {
+        "certified": f"it keeps {limits} on data like the fresh rows. The method behind this is "
+        f"wrong in at most {errs} of studies",
+        "holds": f"it kept {limits} on the fresh rows; on other rows it may not: that was too "
+        "close to call",
+        "unconfirmed": f"it kept {limits} on the rows that it was chosen by; nothing is known of "
+        "others",
+        "broken": f"no model of this study may be said to keep {limits}",
+    }
+    return said[result.status or "unconfirmed"]
+
+
+def account_words(result: StudyResult) -> str:
+    """How often fresh data was looked at, and what is left for other looks."""
+    account = result.account
+    return (
+        f"{count(account.looks, 'look')} at fresh data: {percent(account.spent)} of "
+        f"{percent(1 - account.confidence)} error probability spent; the next look would have "
+        f"{percent(account.next_level)}"
+    )
+
+
+def percent(share: float) -> str:
+    """A probability as people read it.
+
+    >>> percent(0.05), percent(0.0375), percent(0.0076)
+    ('5 %', '3.75 %', '0.76 %')
+    """
+    return f"{number(100 * share, 3)} %"
 
 
 def _rejected(result: StudyResult) -> FoundCheckpoint:
@@ -90,31 +111,72 @@ def trust(goals: Goals, found: FoundCheckpoint) -> str:
     if confirmation is None:
         distance = _distance(goals, found)
         return "unconfirmed: nothing was measured on fresh data (confirm=)" + distance
-    if confirmation.error is not None and confirmation.status != "failed":
+    if confirmation.error is not None and confirmation.status != "broken":
         return f"unconfirmed, because confirm went wrong: {confirmation.error}"
-    broken = [] if confirmation.status == "confirmed" else _broken(goals, found)
+    broken = _broken(goals, found) if confirmation.status == "broken" else []
     parts = [_against(found, limit) for limit in broken]
+    senses = {limit.name: limit for limit in goals.constraints}
     for name, measured in confirmation.values.items():
         if any(limit.name == name for limit in broken):
             continue
-        interval = confirmation.interval(name)
-        between = ""
-        if interval is not None:
-            cut = [end for end in interval if end in confirmation.ranges.get(name, ())]
-            ends = f"; cut at {' and '.join(f'{end:g}' for end in cut)}" if cut else ""
-            between = f" (95 %: {number(interval[0], 4)} to {number(interval[1], 4)}{ends})"
-        parts.append(f"{name} {number(measured.value)}{between}")
-    word = "broke a limit" if broken else "confirmed"
-    near = [
-        constraint.name
-        for constraint in goals.constraints
-        if (interval := confirmation.interval(constraint.name)) is not None
-        and interval[0] <= constraint.limit <= interval[1]
-    ]
-    close = f"; the limit of {', '.join(near)} lies within its interval" if near else ""
-    return f"{word} on fresh data: {', '.join(parts)}{close}" + (
-        "" if broken else _expect(goals, found)
-    )
+        shown = _interval(confirmation, name)
+        if name in senses and confirmation.status == "certified":
+            shown = _bounded(senses[name], confirmation.bounds[name])
+        parts.append(f"{name} {number(measured.value)}{shown}")
+    values = ", ".join(parts)
+    if broken:
+        return f"broke a limit on fresh data: {values}"
+    if confirmation.status == "certified":
+        return f"certified on fresh data: {values}{_expect(goals, found)}"
+    why = "".join(f"; {text}" for text in _not_certified(goals, confirmation))
+    return f"holds on fresh data, not certified: {values}{why}{_expect(goals, found)}"
+
+
+def _interval(confirmation: Confirmation, name: str) -> str:
+    interval = confirmation.interval(name)
+    if interval is None:
+        return ""
+    cut = [end for end in interval if end in confirmation.ranges.get(name, ())]
+    ends = f"; cut at {' and '.join(f'{end:g}' for end in cut)}" if cut else ""
+    return f" (95 %: {number(interval[0], 4)} to {number(interval[1], 4)}{ends})"
+
+
+def _bounded(limit: Constraint, bound: Bound) -> str:
+    """What the value stays within, by which method."""
+    side = "at most" if limit.sense == "<=" else "at least"
+    within = "" if bound.value is None else f"{side} {number(bound.value, 4)}, "
+    about = "; approximate" if bound.approximate else ""
+    return f" ({within}limit {limit.sense} {number(limit.limit, 6)}; {bound.how}{about})"
+
+
+def _not_certified(goals: Goals, confirmation: Confirmation) -> list[str]:
+    """Why no certificate was issued, a sentence for each constraint that is in its way."""
+    said = []
+    for limit in goals.constraints:
+        bound = confirmation.bounds.get(limit.name)
+        if bound is None or bound.passes:
+            continue
+        if bound.refused is not None:
+            said.append(f"{limit.name} cannot be certified: {bound.refused}")
+            continue
+        may = "more" if limit.sense == "<=" else "less"
+        reach = "" if bound.value is None else f" (it may be {number(bound.value, 4)})"
+        said.append(f"{limit.name} may be {may} than its limit{reach}{_rows_needed(bound)}")
+    if not said and confirmation.bounds:
+        said.append("a safer candidate was not certified, and the test ends with the first")
+    return said
+
+
+def _rows_needed(bound: Bound) -> str:
+    """How many rows would probably do."""
+    if bound.more_rows is None:
+        return ": it lies too near its limit"
+    if bound.rows is None:
+        return f": about {number(bound.more_rows, 2)} times as many rows would probably do"
+    rows = math.ceil(bound.rows * bound.more_rows)
+    coarse = 10 ** max(0, len(str(rows)) - 2)
+    rows = math.ceil(rows / coarse) * coarse
+    return f": about {rows:,} rows in place of {bound.rows:,} would probably do"
 
 
 def _expect(goals: Goals, found: FoundCheckpoint) -> str:
@@ -136,14 +198,12 @@ def _expect(goals: Goals, found: FoundCheckpoint) -> str:
 
 
 def trust_in_best(result: StudyResult) -> str:
-    """What can be said about the answer, and how often the fresh data was used for it.
+    """What can be said about the answer.
 
     Where there is none because fresh data rejected it: about the best that was rejected.
     """
-    uses = result.confirmation_uses
-    used = f"; the fresh data was used {uses} times" if uses > 1 else ""
     found = result.best or result.rejected
-    return "" if found is None else trust(result.goals, found) + used
+    return "" if found is None else trust(result.goals, found)
 
 
 def _distance(goals: Goals, found: FoundCheckpoint) -> str:

@@ -29,7 +29,7 @@ from acetune.study.report_arrays import (
     read_checks,
     read_reports,
 )
-from acetune.study.store import Store, TrialRow, understanding
+from acetune.study.store import Store, TrialRow, decoded_looks, understanding
 from acetune.trial.artifacts import Kept
 
 _Stat: TypeAlias = tuple[int, ...] | None  # what changes when a file does; None: there is none
@@ -37,6 +37,7 @@ _Stat: TypeAlias = tuple[int, ...] | None  # what changes when a file does; None
 _SMALL = (
     ("study", "rowid"),
     ("sessions", "session"),
+    ("looks", "look"),
     ("confirmations", "use"),
     ("checkpoints", "trial, attempt, step"),
 )
@@ -67,7 +68,7 @@ class StudyView:
         :class:`~acetune.study.report_arrays.Checks`).
     trials:
         The latest attempt of each trial, in the order of their numbers.
-    sessions, confirmations:
+    sessions, looks, confirmations:
         The rows of these tables, in order; what was measured is decoded.
     ended:
         Why the last session ended; None while it runs, or if it was killed.
@@ -78,7 +79,8 @@ class StudyView:
     running:
         Whether a process has the study now, to write to it.
     tables:
-        The rows of ``study``, ``sessions``, ``confirmations`` and ``checkpoints`` as they are.
+        The rows of ``study``, ``sessions``, ``looks``, ``confirmations`` and ``checkpoints`` as
+        they are.
     memory:
         For those who derive something from the columns and want to go on where they were.
     """
@@ -89,6 +91,7 @@ class StudyView:
     checks: Checks
     trials: list[TrialRow]
     sessions: list[dict[str, Any]]
+    looks: list[dict[str, Any]]
     confirmations: list[dict[str, Any]]
     ended: Reason | None
     models: dict[tuple[int, int, int], Kept]
@@ -234,8 +237,13 @@ class StudyView:
         if self.sessions and self.sessions[-1]["ended"] is not None:
             last = self.sessions[-1]
             self.ended = as_reason(store.wordings(), last["ended"], last["ended_numbers"])
+        self.looks = decoded_looks(read["looks"])
         self.confirmations = [
-            {**use, "metrics": {n: from_json(m) for n, m in json.loads(use["metrics"]).items()}}
+            {
+                **use,
+                "metrics": {n: from_json(m) for n, m in json.loads(use["metrics"]).items()},
+                "bounds": json.loads(use["bounds"]),
+            }
             for use in read["confirmations"]
         ]
         self.models = {

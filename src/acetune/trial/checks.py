@@ -89,14 +89,15 @@ def evaluate(
     What ``measuring`` gives surrounds each call, outside of its time and timeout.
 
     With an ``order`` they are called in that one, and those after a violated or failed one are
-    left out, but for values that are given.
+    left out, but for values that are given. One that only a margin of acetune's own is in the way
+    of is not taken for violated: it may be certified all the same.
 
     Where all hold and the checkpoint would be the ``best``, those that ask for it are measured once
     more, and what is found then counts: of many noisy measurements the luckiest would win.
     """
     measured: dict[str, Estimate | FailedCheck] = {}
     costs: dict[str, float] = {}
-    failed, hold = "", True
+    failed, hold, keeps = "", True, True
 
     def measure(constraint: Constraint) -> bool:
         name = constraint.name
@@ -116,12 +117,13 @@ def evaluate(
         names = sorted(order, key=lambda name: not isinstance(checks[name], Constant))
     for name in names:
         given = isinstance(checks[name], Constant)
-        if order is not None and not given and not hold:
+        if order is not None and not given and not keeps:
             break
         if order is None and failed:
             measured[name] = FailedCheck(f"not evaluated, because {failed!r} failed")
             continue
         hold = measure(constraints[name]) and hold
+        keeps = keeps and (hold or constraints[name].keeps(measured[name]))
         if isinstance(measured[name], FailedCheck):
             failed = name
     if best and hold:
@@ -261,6 +263,13 @@ def _written_in_python(check: Callable[..., Any]) -> bool:
     return inspect.isfunction(found) or inspect.ismethod(found)
 
 
+def _margin_is_idle(constraint: Constraint, found: Estimate | None) -> bool:
+    """Whether a margin that somebody has asked for has no standard error to work with."""
+    if found is None or not constraint.margin or constraint.margin_is_auto:
+        return False
+    return not found.stderr and found.value not in _WHOLE
+
+
 def notice_bad_checks(goals: Goals, trial: object, report: Report, say: SayOnce) -> None:
     """Say once what is wrong with the check of a constraint that came with a trial's report."""
     for constraint in goals.constraints:
@@ -271,7 +280,7 @@ def notice_bad_checks(goals: Goals, trial: object, report: Report, say: SayOnce)
                 f"{found.error}; such a checkpoint counts as invalid",
                 about=("failed", name),
             )
-        elif found and constraint.margin_se and not found.stderr and found.value not in _WHOLE:
+        elif _margin_is_idle(constraint, found):
             say(
                 f"margin_se of {name!r} has no effect: its check gives no standard error; return "
                 "acetune.Estimate(value, stderr)",

@@ -92,6 +92,7 @@ class Trial:
         self._best: tuple[int, object] | None = None  # a copy of the best checkpoint, by its step
         self._model: object = MISSING  # as last reported
         self._best_valid_loss = math.inf
+        self._best_bold_loss = math.inf  # of those that hold but for a margin of acetune's own
 
     # -- what training functions use -------------------------------------------------------------
 
@@ -394,6 +395,9 @@ class Trial:
         if valid:
             copied = self._best is not None and self._best[1] is model
             self._keep(due.step, due.loss, model, None if copied else snapshot)
+        elif self._goals.keeps(measured):
+            copied = self._best is not None and self._best[1] is model
+            self._keep_bold(due.step, due.loss, model, None if copied else snapshot)
         if cost is not None:
             costs = split_costs(self._goals, cost, measured)
         self._link.judged(due, valid)
@@ -411,6 +415,20 @@ class Trial:
         if loss >= self._best_valid_loss:
             return
         self._best_valid_loss = loss
+        if loss <= self._keep_below and not isinstance(model, Missing):
+            self._link.keep_model(step, model if snapshot is None else snapshot(model))
+
+    def _keep_bold(
+        self,
+        step: int,
+        loss: float,
+        model: object,
+        snapshot: Callable[[Any], object] | None,
+    ) -> None:
+        """Write the model of a checkpoint that holds but for the margin that acetune has chosen."""
+        if loss >= min(self._best_bold_loss, self._best_valid_loss):
+            return
+        self._best_bold_loss = loss
         if loss <= self._keep_below and not isinstance(model, Missing):
             self._link.keep_model(step, model if snapshot is None else snapshot(model))
 

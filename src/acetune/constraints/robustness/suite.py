@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from acetune.certification.evidence import Evidence, Measured, Parts, Refused
 from acetune.core.errors import GoalError, ReportError
 from acetune.core.goals import Estimate
 from acetune.core.numbers import require_whole
@@ -303,19 +304,44 @@ class Suite:
 
     def failure_rates(self, probabilities: Array | Answers) -> dict[str, FailureRate]:
         """How the model fared in each test, from its answers to ``texts``, in their order."""
+        return {
+            test.name: FailureRate(int(failed[counted].sum()), int(counted.sum()))
+            for test, counted, failed in self._judged(probabilities)
+        }
+
+    def _judged(self, probabilities: Array | Answers) -> list[tuple[BehaviouralTest, Array, Array]]:
+        """For each test, which of its cases count, and which fail."""
         answers = probabilities if isinstance(probabilities, Answers) else Answers(probabilities)
         if len(answers) != len(self.texts):
             raise ReportError(
                 f"the suite has {len(self.texts)} texts, but there are {len(answers)} answers"
             )
-        return {
-            test.name: _judge(test, places, answers)
+        return [
+            (test, *_judge(test, places, answers))
             for test, places in zip(self.tests, self._places, strict=True)
-        }
+        ]
 
     def average_failure_rate(self, probabilities: Array | Answers) -> Estimate:
-        """The mean over tests; its standard error takes the cases as drawn independently."""
-        return average(self.failure_rates(probabilities))
+        """The mean over tests; its standard error takes the cases as drawn independently.
+
+        A certificate does not: for it all cases that begin with the same sentence are one cluster.
+        """
+        answers = probabilities if isinstance(probabilities, Answers) else Answers(probabilities)
+        return Measured(*average(self.failure_rates(answers)), self._evidence(answers))
+
+    def _evidence(self, answers: Answers) -> Evidence:
+        """What each source sentence adds to the average, and the most that it could."""
+        parts: dict[str, float] = {}
+        weights: dict[str, float] = {}
+        for test, counted, failed in self._judged(answers):
+            if not counted.any():
+                return Refused(f"every case of the test {test.name!r} was left out")
+            weight = 1 / (len(self.tests) * int(counted.sum()))
+            for case, counts, fails in zip(test.cases, counted, failed, strict=True):
+                if counts:
+                    weights[case[0]] = weights.get(case[0], 0.0) + weight
+                    parts[case[0]] = parts.get(case[0], 0.0) + weight * bool(fails)
+        return Parts(tuple(parts.values()), tuple(weights.values()))
 
 
 def average(rates: Mapping[str, FailureRate]) -> Estimate:
@@ -333,16 +359,17 @@ def average(rates: Mapping[str, FailureRate]) -> Estimate:
     return Estimate(mean, math.sqrt(variance) / len(found))
 
 
-def _judge(test: BehaviouralTest, places: _Places, answers: Answers) -> FailureRate:
+def _judge(test: BehaviouralTest, places: _Places, answers: Answers) -> tuple[Array, Array]:
+    """Which cases of a test count, and which of these fail."""
     if test.labels is not None:
         failed = answers.labels[places.original] != np.array(test.labels)
-        return FailureRate(int(failed.sum()), len(failed))
+        return np.ones(len(failed), dtype=bool), failed
     assert test.rule is not None  # one of both is given
     failed, left_out = RULES[test.rule](answers, places.original, places.variant)
     # a case is left out by its original, so all of its pairs are; it fails by any of them
     counted = np.bincount(places.case[~left_out], minlength=len(test.cases)) > 0
     failing = np.bincount(places.case[failed & ~left_out], minlength=len(test.cases)) > 0
-    return FailureRate(int(failing.sum()), int(counted.sum()))
+    return counted, failing
 
 
 def _generator(seed: int, name: str) -> np.random.Generator:
@@ -382,7 +409,7 @@ class RobustnessCheck:
 
     def __call__(self, model: Any) -> Estimate:
         """The average failure rate with its standard error."""
-        return average(self.rates(model))
+        return self.suite.average_failure_rate(self._predict(model, self.suite.texts))
 
     def rates(self, model: Any) -> dict[str, FailureRate]:
         """The failure rate of each test."""

@@ -187,7 +187,7 @@ def _caption(digest: FigureData, drawn: list[Curve], picked: bool, log: bool) ->
         text += " A diamond is a checkpoint that was checked at the end of its trial or later."
     if digest.constrained:
         text += " Below, what their checks measured; the dashed line is the limit."
-        if any(constraint.margin_se for constraint in digest.goals.constraints):
+        if any(constraint.margin for constraint in digest.goals.constraints):
             text += " A value within its margin of the limit is invalid too."
     total, shown = sum(c.total for c in drawn), sum(len(c.rows) for c in drawn)
     trials = len(digest.view.trials)

@@ -192,7 +192,7 @@ class FigureData:
     @cached_property
     def failed_on_fresh(self) -> list[CheckpointRow]:
         """All that fresh data rejected, whether or not there is an answer."""
-        failed = [found for found in candidates_of(self.view) if found.status == "failed"]
+        failed = [found for found in candidates_of(self.view) if found.status == "broken"]
         return [row for found in failed if (row := self._row_of(found)) is not None]
 
     @property

@@ -186,7 +186,7 @@ def _caption(digest: FigureData, measured: int, shown: int, hidden: int) -> str:
     )
     if len(digest.goals.constraints) > 1:
         text += " A cross on the shaded side breaks another limit."
-    if any(constraint.margin_se for constraint in digest.goals.constraints):
+    if any(constraint.margin for constraint in digest.goals.constraints):
         text += " A value within its margin of the limit does not keep it."
     if len(digest.goals.constraints) > _MOST_PANELS:
         text += f" The first {_MOST_PANELS} constraints are shown."

@@ -273,7 +273,7 @@ def _caption(digest: FigureData, *, band: bool) -> str:
     )
     if digest.view.confirmations:
         text += " What was judged on fresh data counts where it keeps the limit there too."
-    if any(constraint.margin_se for constraint in digest.goals.constraints):
+    if any(constraint.margin for constraint in digest.goals.constraints):
         text += " Limits include the margin."
     if constraints > 1:
         text += " Each panel moves one limit and leaves the others as they are."

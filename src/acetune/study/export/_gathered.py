@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from acetune.core.measurements import to_json
-from acetune.study.answer import candidates_of, choose_answer, outcome_of, with_confirmation
+from acetune.study.answer import (
+    candidates_of,
+    choose_answer,
+    outcome_of,
+    status_of,
+    with_confirmation,
+)
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.per_trial import Trials
 from acetune.study.store import CheckRow, ReportRow, understanding
@@ -47,7 +53,9 @@ class Gathered:
                 {**use, "metrics": {name: to_json(found) for name, found in use["metrics"].items()}}
                 for use in view.confirmations
             ],
+            "looks": view.looks,
             "outcome": outcome_of(candidates),
+            "status": status_of(candidates),
             "answer": answer,
         }
         self.best_valid = {

@@ -31,7 +31,9 @@ _KEPT = (
     "settings",
     "versions",
     "confirmations",
+    "looks",
     "outcome",
+    "status",
     "answer",
 )
 

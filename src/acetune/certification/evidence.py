@@ -1,0 +1,590 @@
+"""What was measured on fresh rows, with what it takes to bound it: one class per kind of metric.
+
+A check or ``confirm`` returns a value; a :class:`Measured` one carries its evidence along. The
+evidence answers one question: how surprising is this if the true value lies beyond the limit? It
+answers with a p-value, or with why there is none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import permutations
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias
+
+import numpy as np
+
+from acetune.certification import _two_shares as two_shares
+from acetune.certification._binomial import at_least, at_most, lower_bound, upper_bound
+from acetune.certification._bounded_means import betting_p_value, sum_p_value
+from acetune.core.errors import GoalError
+from acetune.core.goals import Constraint, Estimate
+from acetune.core.numbers import is_number, require_whole
+
+Sense: TypeAlias = Literal["<=", ">="]
+_STEPS = 24  # of a bisection, for bounds that people read
+
+
+class Evidence(Protocol):
+    """What fresh rows say of one constraint."""
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows, calls or clusters; None where that is not known."""
+
+    @property
+    def how(self) -> str:
+        """The method, in words."""
+
+    @property
+    def approximate(self) -> bool:
+        """Whether its error probability holds only nearly, for many rows."""
+
+    def refused(self, sense: Sense) -> str | None:
+        """Why it certifies nothing, and what to do; None: it can."""
+
+    def p_value(self, limit: float, sense: Sense) -> float:
+        """How surprising it is if the true value lies beyond the limit."""
+
+    def bound(self, level: float, sense: Sense) -> float:
+        """What the true value stays within, but for a probability of ``level``."""
+
+
+class Measured(Estimate):
+    """An estimate with its evidence; everywhere else it is the estimate alone."""
+
+    evidence: Evidence
+
+    def __new__(cls, value: float, stderr: float, evidence: Evidence | None = None) -> Self:
+        """Without evidence only while it is unpickled."""
+        made = super().__new__(cls, value, stderr)
+        if evidence is not None:
+            made.evidence = evidence
+        return made
+
+    def __repr__(self) -> str:
+        return f"Estimate(value={self.value!r}, stderr={self.stderr!r})"
+
+
+def evidence_of(constraint: Constraint, value: object) -> Evidence:
+    """The evidence that comes with a value, or what can be said of it without."""
+    if constraint.compared_directly:
+        return Exact(float(value[0] if isinstance(value, tuple) else value))  # type: ignore[arg-type]
+    found = getattr(value, "evidence", None)
+    if found is not None:
+        return found  # type: ignore[no-any-return]
+    if isinstance(value, tuple) and len(value) == 2:
+        return Normal(float(value[0]), float(value[1]))
+    return Refused(
+        "a plain number says nothing of how sure it is: return acetune.Share(count, rows), "
+        "acetune.Mean(losses) or acetune.Estimate(value, stderr), or declare "
+        f"Constraint({constraint.name!r}, exact=True) if it is no estimate"
+    )
+
+
+# -- the kinds -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """A number that is not estimated from rows, such as the size of a model."""
+
+    value: float
+    rows: int | None = None
+    how: str = "compared with the limit: it is no estimate"
+    approximate: bool = False
+
+    def refused(self, sense: Sense) -> str | None:
+        """Never."""
+        return None
+
+    def p_value(self, limit: float, sense: Sense) -> float:
+        """0 where it keeps the limit, else 1."""
+        return 0.0 if _within(self.value, limit, sense) else 1.0
+
+    def bound(self, level: float, sense: Sense) -> float:
+        """The value itself."""
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """No bound is known."""
+
+    why: str
+    rows: int | None = None
+    how: str = "no bound"
+    approximate: bool = False
+
+    def refused(self, sense: Sense) -> str | None:
+        """Always."""
+        return self.why
+
+    def p_value(self, limit: float, sense: Sense) -> float:
+        """1: it certifies nothing."""
+        return 1.0
+
+    def bound(self, level: float, sense: Sense) -> float:
+        """None is known."""
+        return math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Normal:
+    """A value with a standard error of the user's own."""
+
+    value: float
+    stderr: float
+    rows: int | None = None
+    how: str = "normal approximation from the standard error"
+    approximate: bool = True
+
+    def refused(self, sense: Sense) -> str | None:
+        """Where the standard error is 0."""
+        if self.stderr > 0:
+            return None
+        return (
+            "its standard error is 0, and nothing that is estimated is known so well: return "
+            "acetune.Share(count, rows), acetune.Mean(losses) or a standard error above 0"
+        )
+
+    def p_value(self, limit: float, sense: Sense) -> float:
+        """Of a normal distribution."""
+        if self.refused(sense) is not None:
+            return 1.0
+        beyond = (self.value - limit) / self.stderr
+        return 0.5 * math.erfc(-(beyond if sense == "<=" else -beyond) / math.sqrt(2))
+
+    def bound(self, level: float, sense: Sense) -> float:
+        """So many standard errors from the value."""
+        if self.refused(sense) is not None:
+            return math.nan
+        reach = normal_quantile(1 - level) * self.stderr
+        return self.value + reach if sense == "<=" else self.value - reach
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """So many of so many rows, drawn independently."""
+
+    count: int
+    rows: int
+    how: str = "exact binomial bound (Clopper-Pearson)"
+    approximate: bool = False
+
+    def refused(self, sense: Sense) -> str | None:
+        """Where there are no rows."""
+        return None if self.rows else "no rows were counted"
+
+    def p_value(self, limit: float, sense: Sense) -> float:
+        """Of a binomial distribution."""
+        if not self.rows:
+            return 1.0
+        if _always(limit, sense, 0.0, 1.0):
+            return 0.0
+        tail = at_most if sense == "<=" else at_least
+        return tail(self.count, self.rows, min(1.0, max(0.0, limit)))
+
+    def bound(self, level: float, sense: Sense) -> float:
+        """Of Clopper and Pearson."""
+        found = upper_bound if sense == "<=" else lower_bound
+        return found(self.count, self.rows, level) if self.rows else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The value of each row, all within a known range: their mean counts."""
+
+    values: tuple[float, ...]
+    low: float
+    high: float
+    how: str = "betting bound for values in a known range"
+    approximate: bool = False
+
+    @property
+    def rows(self) -> int:
+        """How many values."""
+        return len(self.values)
+
+    def refused(self, sense: Sense) -> str | None:
+        """Where there are no rows."""
+        return None if self.values else "there are no rows"
+
+    def p_value(self, limit: float, sense: Sense) -> float:
+        """The inverse of what a bettor would have won."""
+        if not self.values:
+            return 1.0
+        if _always(limit, sense, self.low, self.high):
+            return 0.0
+        values, width = np.array(self.values), self.high - self.low
+        if sense == "<=":
+            return betting_p_value((values - self.low) / width, (limit - self.low) / width)
+        return betting_p_value((self.high - values) / width, (self.high - limit) / width)
+
+    def bound(self, level: float, sense: Sense) -> float:
+        """The strictest limit that would be certified."""
+        mean = math.fsum(self.values) / len(self.values) if self.values else math.nan
+        return _strictest(self.p_value, level, sense, mean, self.low, self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A sum of independent parts, each between 0 and its weight, such as clusters of rows."""
+
+    parts: tuple[float, ...]
+    weights: tuple[float, ...]
+    how: str = "Hoeffding-Bentkus bound over independent clusters"
+    approximate: bool = False
+
+    @property
+    def rows(self) -> int:
+        """How many clusters."""
+        return len(self.parts)
+
+    def refused(self, sense: Sense) -> str | None:
+        """Where there are no parts."""
+        return None if self.parts else "there are no cases"
+
+    def p_value(self, limit: float, sense: Sense) -> float:
+        """Of Hoeffding's and of Bentkus' inequality, the smaller one."""
+        parts, weights = np.array(self.parts), np.array(self.weights)
+        if sense == "<=":
+            return sum_p_value(parts, weights, limit)
+        return sum_p_value(weights - parts, weights, float(weights.sum()) - limit)
+
+    def bound(self, level: float, sense: Sense) -> float:
+        """The strictest limit that would be certified."""
+        seen, whole = math.fsum(self.parts), math.fsum(self.weights)
+        return _strictest(self.p_value, level, sense, seen, 0.0, whole)
+
+
+class Rate(NamedTuple):
+    """A rate in every group: how many were selected, of how many."""
+
+    name: str
+    selected: tuple[int, ...]
+    total: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRates:
+    """The largest difference between groups, or the smallest ratio, of one rate or several.
+
+    All pairs of groups must hold in all rates. Each is tested at the full level: a model that
+    breaks the limit breaks it in some pair, and that one test alone passes wrongly with at most
+    the probability of the level (an intersection-union test, Berger 1982).
+    """
+
+    rates: tuple[Rate, ...]
+    comparison: Literal["difference", "ratio"]
+    how: str = "exact test of every pair of groups in every rate"
+    approximate: bool = False
+
+    @property
+    def rows(self) -> int:
+        """How many rows the rate with the fewest is about."""
+        return min(sum(rate.total) for rate in self.rates)
+
+    @property
+    def smallest(self) -> int:
+        """How many rows the smallest group has in any rate."""
+        return min(min(rate.total) for rate in self.rates)
+
+    def refused(self, sense: Sense) -> str | None:
+        """Where a group is empty, or the limit on the side that only unfair models keep."""
+        if self.smallest == 0:
+            return "a group has no rows to count: merge small groups or draw more rows"
+        if (self.comparison == "difference") != (sense == "<="):
+            return f"a {self.comparison} has no bound on that side"
+        return None
+
+    def p_value(self, limit: float, sense: Sense) -> float:
+        """The largest over all ordered pairs and rates."""
+        if self.refused(sense) is not None:
+            return 1.0
+        return max(self._one(pair, limit) for pair in self._pairs())
+
+    def _pairs(self) -> list[tuple[int, int, int, int]]:
+        return [
+            (rate.selected[i], rate.total[i], rate.selected[j], rate.total[j])
+            for rate in self.rates
+            for i, j in permutations(range(len(rate.total)), 2)
+        ]
+
+    def _one(self, pair: tuple[int, int, int, int], limit: float) -> float:
+        """That the first rate is not larger by the limit, or the second not a too small part."""
+        if self.comparison == "difference":
+            if limit >= 1.0 or limit <= 0.0:
+                return float(limit <= 0.0)
+            return compared(*pair, 1.0, limit)
+        if limit >= 1.0 or limit <= 0.0:
+            return float(limit >= 1.0)
+        return compared(*pair, limit, 0.0)
+
+    def bound(self, level: float, sense: Sense) -> float:
+        """The strictest limit that would be certified: of the pair that is worst off."""
+        if self.refused(sense) is not None:
+            return math.nan
+        ends = (0.0, 1.0)
+        found: float | None = None
+        for pair in sorted(self._pairs(), key=self._distance, reverse=True):
+            if found is not None and self._one(pair, found) <= level:
+                continue  # not the worst
+            apart = self._distance(pair)
+            value = apart if self.comparison == "difference" else -apart
+            start = min(1.0, max(0.0, value))
+            found = _strictest(partial(self._of_pair, pair), level, sense, start, *ends)
+        assert found is not None  # there are two groups at least
+        return found
+
+    def _of_pair(self, pair: tuple[int, int, int, int], limit: float, sense: Sense) -> float:
+        return self._one(pair, limit)
+
+    def _distance(self, pair: tuple[int, int, int, int]) -> float:
+        """How unfair a pair looks."""
+        x, n, y, m = pair
+        if self.comparison == "difference":
+            return x / n - y / m
+        return -(y / m) / (x / n) if x else 0.0
+
+
+@lru_cache(maxsize=4096)
+def compared(x: int, n: int, y: int, m: int, a: float, c: float) -> float:
+    """How surprising x of n and y of m are if ``a * p1 - p2 >= c``: one pair, in one direction."""
+    return two_shares.p_value(x, n, y, m, a, 1.0, c)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """Times of calls, of which a share may exceed the limit: 0.05 for a 95th percentile."""
+
+    times: tuple[float, ...]
+    share: float
+    hardware: str
+    approximate: bool = False
+
+    @property
+    def rows(self) -> int:
+        """How many calls."""
+        return len(self.times)
+
+    @property
+    def how(self) -> str:
+        """With what it was measured on: it is true there alone."""
+        return f"exact bound from the order of {self.rows} calls on {self.hardware}"
+
+    def refused(self, sense: Sense) -> str | None:
+        """On the side where a percentile is no limit."""
+        return None if sense == "<=" else "a percentile has no bound on that side"
+
+    def p_value(self, limit: float, sense: Sense) -> float:
+        """That so few calls took longer if more than the share do."""
+        if self.refused(sense) is not None:
+            return 1.0
+        longer = sum(time > limit for time in self.times)
+        return at_most(longer, self.rows, self.share)
+
+    def bound(self, level: float, sense: Sense) -> float:
+        """The time of a call that is far enough up the order; infinite with too few calls."""
+        if self.refused(sense) is not None:
+            return math.nan
+        ordered = sorted(self.times, reverse=True)
+        for longer in range(len(ordered)):
+            if at_most(longer, self.rows, self.share) > level:
+                return math.inf if longer == 0 else ordered[longer - 1]
+        return ordered[-1] if ordered else math.inf
+
+
+# -- what users return ---------------------------------------------------------------------------
+
+
+class Share(Measured):
+    """A share with its counts, for ``confirm``: so many of so many rows.
+
+    Its bound is exact (Clopper and Pearson), so that it can be certified at any number of rows.
+
+    Parameters
+    ----------
+    count, rows:
+        How many rows have the property, of how many that were drawn independently.
+
+    >>> missed = Share(12, 400)
+    >>> missed.value
+    0.03
+    """
+
+    def __new__(cls, count: int, rows: int) -> Self:
+        """The share, with a standard error that has a success and a failure added."""
+        count, rows = (_whole(name, n) for name, n in (("count", count), ("rows", rows)))
+        if rows < 1 or count > rows:
+            raise GoalError(f"Share needs 0 <= count <= rows, and a row, got {count} of {rows}")
+        p = (count + 1) / (rows + 2)
+        made = super().__new__(cls, count / rows, math.sqrt(p * (1 - p) / rows))
+        made.evidence = Counts(count, rows)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        counts = self.evidence
+        assert isinstance(counts, Counts)
+        return Share, (counts.count, counts.rows)
+
+
+class Mean(Measured):
+    """The mean of a bounded value per row, for ``confirm``: a loss between 0 and 1, say.
+
+    Its bound needs no assumption about the distribution: only the range, and independent rows.
+
+    Parameters
+    ----------
+    values:
+        One value per row.
+    low, high:
+        What a value can be, known before looking at the data.
+    clusters:
+        Where rows are not independent, what they have in common: rows of one person, say. Rows of
+        one cluster then count together.
+
+    >>> round(Mean([0.0, 1.0, 0.5, 0.5]).value, 2)
+    0.5
+    """
+
+    def __new__(
+        cls,
+        values: Sequence[float],
+        low: float = 0.0,
+        high: float = 1.0,
+        clusters: Sequence[Any] | None = None,
+    ) -> Self:
+        """The mean with its standard error."""
+        found = np.asarray(values, dtype=float)
+        if found.ndim != 1 or not len(found):
+            raise GoalError(f"Mean(values) needs one number per row, got shape {found.shape}")
+        if not (is_number(low) and is_number(high) and low < high):
+            raise GoalError(f"Mean(low=, high=) must be numbers, low < high, got {low!r}, {high!r}")
+        outside = ~((found >= low) & (found <= high))  # NaN too
+        if outside.any():
+            raise GoalError(
+                f"Mean(values) must lie between low={low:g} and high={high:g}; row "
+                f"{int(outside.argmax())} has {found[outside][0]:g}"
+            )
+        mean = float(found.mean())
+        evidence: Evidence
+        if clusters is None:
+            evidence = Rows(tuple(found.tolist()), float(low), float(high))
+            stderr = float(found.std(ddof=1)) / math.sqrt(len(found)) if len(found) > 1 else 0.0
+        else:
+            parts, weights = clustered((found - low) / (high - low) / len(found), clusters)
+            evidence = Scaled(Parts(tuple(parts), tuple(weights)), float(low), float(high))
+            spread = np.array(parts) - (mean - low) / (high - low) * np.array(weights)
+            stderr = (high - low) * math.sqrt(float(spread @ spread))
+        made = super().__new__(cls, mean, stderr)
+        made.evidence = evidence
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (float(self.value), float(self.stderr), self.evidence)
+
+
+def _again(value: float, stderr: float, evidence: Evidence) -> Measured:
+    return Measured(value, stderr, evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """Evidence about a value that was brought to the range from 0 to 1."""
+
+    inner: Parts
+    low: float
+    high: float
+    approximate: bool = False
+
+    @property
+    def rows(self) -> int:
+        """As inside."""
+        return self.inner.rows
+
+    @property
+    def how(self) -> str:
+        """As inside."""
+        return self.inner.how
+
+    def refused(self, sense: Sense) -> str | None:
+        """As inside."""
+        return self.inner.refused(sense)
+
+    def p_value(self, limit: float, sense: Sense) -> float:
+        """As inside."""
+        return self.inner.p_value((limit - self.low) / (self.high - self.low), sense)
+
+    def bound(self, level: float, sense: Sense) -> float:
+        """In the user's own units."""
+        return self.low + (self.high - self.low) * self.inner.bound(level, sense)
+
+
+def clustered(parts: Any, clusters: Sequence[Any]) -> tuple[list[float], list[float]]:
+    """Sums of the parts by cluster, and the largest that each sum could be.
+
+    >>> clustered(np.array([0.25, 0.0, 0.25, 0.25]), ["a", "a", "b", "c"])
+    ([0.25, 0.25, 0.25], [0.5, 0.25, 0.25])
+    """
+    if len(clusters) != len(parts):
+        raise GoalError(f"{len(clusters)} clusters for {len(parts)} rows")
+    names = {name: place for place, name in enumerate(dict.fromkeys(clusters))}
+    codes = [names[name] for name in clusters]
+    sums = np.bincount(codes, parts, len(names))
+    sizes = np.bincount(codes, minlength=len(names)) / len(parts)
+    return sums.tolist(), sizes.tolist()
+
+
+# -- inside --------------------------------------------------------------------------------------
+
+
+def normal_quantile(share: float) -> float:
+    """The point that a standard normal stays below with this probability.
+
+    >>> round(normal_quantile(0.95), 3)
+    1.645
+    """
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf(share)
+
+
+def _whole(name: str, number: object) -> int:
+    if isinstance(number, np.integer):
+        number = int(number)
+    require_whole(name, number, least=0)  # type: ignore[arg-type]
+    return int(number)  # type: ignore[call-overload, no-any-return]
+
+
+def _within(value: float, limit: float, sense: Sense) -> bool:
+    return value <= limit if sense == "<=" else value >= limit
+
+
+def _always(limit: float, sense: Sense, low: float, high: float) -> bool:
+    """Whether no possible value breaks the limit."""
+    return limit >= high if sense == "<=" else limit <= low
+
+
+def _strictest(
+    p_value: Callable[[float, Sense], float],
+    level: float,
+    sense: Sense,
+    value: float,
+    low: float,
+    high: float,
+) -> float:
+    """The limit nearest to the value whose p-value is small enough; the end of the range if none.
+
+    By bisection from the outside, so that the limit returned would be certified.
+    """
+    inside, outside = value, high if sense == "<=" else low
+    for _ in range(_STEPS):
+        middle = (inside + outside) / 2
+        if p_value(middle, sense) <= level:
+            outside = middle
+        else:
+            inside = middle
+    return outside

@@ -1,0 +1,174 @@
+"""``acetune plan LIMIT VALUE``."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from acetune.certification import planning
+from acetune.certification.account import Account, require_confidence
+from acetune.core.errors import GoalError
+from acetune.core.formatting import number
+from acetune.study.trust import percent
+
+_SLOWER = (0.0, 0.01, 0.02)  # shares of calls beyond the limit of a latency
+
+
+class Need(NamedTuple):
+    """How many rows a kind of metric needs, or why no number of rows will do."""
+
+    kind: str
+    returned: str
+    rows: int | None
+    note: str
+
+
+def plan(
+    limit: Annotated[float, typer.Argument(metavar="LIMIT", help="The limit.")],
+    value: Annotated[float, typer.Argument(metavar="VALUE", help="What you expect of the model.")],
+    confidence: Annotated[float, typer.Option(help="As tune(confidence=...).")] = 0.95,
+    power: Annotated[
+        float, typer.Option(help="How likely the certificate is to be if VALUE is true.")
+    ] = 0.8,
+    rate: Annotated[
+        float, typer.Option(help="Fairness: the smaller of the two groups' rates.")
+    ] = 0.3,
+    smallest: Annotated[
+        float, typer.Option(help="Fairness: the smallest group's share of the rows.")
+    ] = 0.5,
+    base: Annotated[
+        float,
+        typer.Option(help="Fairness: share of the rows that the rate is about, such as label 1."),
+    ] = 1.0,
+    deviation: Annotated[
+        float | None,
+        typer.Option(help="Standard deviation of one row's value; the largest there can be."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+) -> None:
+    """Say how many fresh rows it takes to certify LIMIT if the model has VALUE.
+
+    For each kind of metric, at the first look at fresh data. VALUE below LIMIT is for an upper
+    limit, above it for a lower one: `acetune plan 0.25 0.22`, `acetune plan 0.8 0.9`.
+    """
+    require_confidence(confidence)
+    for name, share in (("power", power), ("rate", rate), ("smallest", smallest), ("base", base)):
+        if not 0 < share <= 1:
+            raise GoalError(f"--{name} must be a share above 0, got {share}")
+    if value == limit:
+        raise GoalError(
+            f"a model at {value:g} lies on its limit: no number of rows certifies that; aim for "
+            "some distance"
+        )
+    level = Account(confidence).next_level
+    needs = _needs(limit, value, level, power, rate, smallest, base, deviation)
+    if as_json:
+        found = {"level": level, "power": power, "needs": [need._asdict() for need in needs]}
+        typer.echo(json.dumps(found, indent=2))
+        return
+    sense = "<=" if value < limit else ">="
+    table = Table(
+        title=f"fresh rows to certify {sense} {limit:g} with {percent(confidence)} confidence, if "
+        f"the model has {value:g}: in {percent(power)} of studies",
+        title_justify="left",
+    )
+    for heading in ("metric", "confirm returns", "fresh rows", "note"):
+        table.add_column(heading, justify="right" if heading == "fresh rows" else "left")
+    for need in needs:
+        rows = "never" if need.rows is None else f"{need.rows:,}"
+        table.add_row(need.kind, need.returned, rows, need.note)
+    Console().print(table)
+    typer.echo(
+        f"At the first look ({percent(level)} of {percent(1 - confidence)}); a later look needs "
+        "more. Rows must be drawn independently from the population that the claim is about."
+    )
+
+
+def _needs(
+    limit: float,
+    value: float,
+    level: float,
+    power: float,
+    rate: float,
+    smallest: float,
+    base: float,
+    deviation: float | None,
+) -> list[Need]:
+    shares = 0 <= limit <= 1 and 0 <= value <= 1
+    spread = math.sqrt(max(0.0, value * (1 - value))) if deviation is None else deviation
+    asked = (level, power)
+    found = []
+    if shares:
+        found.append(
+            _need(
+                "share",
+                "Share(count, rows)",
+                lambda: planning.rows_for_share(value, limit, *asked),
+                "exact",
+            )
+        )
+    if shares or deviation is not None:
+        known = f"a row varies by {number(spread, 3)}"
+        found.append(
+            _need(
+                "mean of bounded losses",
+                "Mean(losses)",
+                lambda: planning.rows_for_mean(value, limit, *asked, spread),
+                f"{known}; about",
+            )
+        )
+        found.append(
+            _need(
+                "an estimate of your own",
+                "Estimate(value, stderr)",
+                lambda: planning.rows_for_estimate(value, limit, *asked, spread),
+                f"{known}; the certificate is approximate",
+            )
+        )
+    if shares:
+        comparison: planning.Comparison = "difference" if value < limit else "ratio"
+        groups = f"rates from {rate:g}; smallest group {percent(smallest)}"
+        groups += "" if base == 1 else f", {percent(base)} of the rows count"
+        found.append(
+            _need(
+                f"fairness, a {comparison} of two groups",
+                "FairnessCheck(...)(model)",
+                lambda: planning.rows_for_groups(
+                    value, limit, *asked,
+                    rate=rate, smallest=smallest, comparison=comparison, base=base,
+                ),
+                f"{groups}; exact test",
+            )
+        )  # fmt: skip
+        found.append(
+            _need(
+                "robustness, average failure rate",
+                "RobustnessCheck(...)(model)",
+                lambda: planning.rows_for_clusters(value, limit, *asked),
+                "source sentences, not cases",
+            )
+        )
+    for slower in _SLOWER:
+        found.append(
+            _need(
+                "latency, a 95th percentile",
+                "LatencyCheck(...)(model)",
+                partial(planning.calls_for_percentile, 95, level, slower, power),
+                f"calls, of which {percent(slower) if slower else 'none'} take longer",
+            )
+        )
+    return found
+
+
+def _need(kind: str, returned: str, rows: Callable[[], int], note: str) -> Need:
+    try:
+        return Need(kind, returned, rows(), note)
+    except GoalError as error:
+        return Need(kind, returned, None, str(error))

@@ -1,0 +1,126 @@
+"""What the ready-made checks bring along for a certificate, and what they refuse."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from acetune import Constraint, Estimate
+from acetune.certification.evidence import GroupRates, Parts, Quantile, Rate, evidence_of
+from acetune.certification.fingerprint import fingerprint, row_count
+from acetune.constraints import FairnessCheck, fairness, size
+from acetune.constraints.latency import LatencyCheck, LatencyProfile, spaced
+from acetune.constraints.robustness import BehaviouralTest, RobustnessCheck, Suite
+from acetune.core.errors import GoalError
+
+RNG = np.random.default_rng(0)
+Y, GROUP = RNG.integers(0, 2, 400), RNG.choice(["a", "b", "c"], 400)
+SCORES = RNG.random(400)
+LIMIT = Constraint("g", upper=0.5)
+
+
+def of(value: Any) -> Any:
+    return evidence_of(LIMIT, value)
+
+
+def test_fairness_brings_the_counts_of_every_group_and_rate() -> None:
+    check = FairnessCheck("equalized_odds_difference", Y, GROUP, threshold=0.5)
+    found = of(check(SCORES))
+    assert isinstance(found, GroupRates) and len(found.rates) == 2
+    for rate, label in zip(found.rates, (0, 1), strict=True):
+        rows = [(label == Y) & (g == GROUP) for g in "abc"]
+        assert rate == Rate(
+            rate.name,
+            tuple(int((SCORES[r] >= 0.5).sum()) for r in rows),
+            tuple(int(r.sum()) for r in rows),
+        )
+    assert "false" in found.rates[0].name and "true" in found.rates[1].name
+    assert check.rows == 400
+    assert pickle.loads(pickle.dumps(check(SCORES))).evidence == found
+    same = fairness.equalized_odds_difference(
+        Y, SCORES, sensitive_features=GROUP, threshold=0.5, stderr=True
+    )
+    assert of(same) == found
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"agg": "mean"}, "agg='mean' has no exact bound"),
+        ({"method": "to_overall"}, "method='to_overall' has no exact bound"),
+        ({"sample_weight": np.ones(400)}, "weights have no exact bound"),
+        ({"threshold": "prevalence"}, "its threshold was taken from the fresh rows"),
+    ],
+)
+def test_variants_without_a_bound_are_refused(options: dict[str, Any], words: str) -> None:
+    check = FairnessCheck("equalized_odds_difference", Y, GROUP, **options)
+    found = of(check(SCORES))
+    assert words in found.refused("<=") and found.p_value(1.0, "<=") == 1.0
+
+
+def test_one_rate_has_no_aggregation_to_refuse() -> None:
+    check = FairnessCheck("demographic_parity_ratio", Y, GROUP, agg="mean")
+    assert of(check(SCORES)).refused(">=") is None
+
+
+def test_cases_of_one_sentence_are_one_cluster() -> None:
+    tests = [
+        BehaviouralTest("stop", [("fun", "fun."), ("dull", "dull.")], rule="invariant"),
+        BehaviouralTest("shout", [("fun", "FUN"), ("nice", "NICE")], rule="invariant"),
+    ]
+    answers = {"fun": 0.9, "fun.": 0.1, "FUN": 0.1}
+    check = RobustnessCheck(Suite(tests), lambda model, texts: [answers.get(t, 0.9) for t in texts])
+    value = check(None)
+    found = of(value)
+    assert isinstance(found, Parts) and found.rows == 3 and value.value == 0.5
+    assert found.parts == (0.5, 0.0, 0.0) and found.weights == (0.5, 0.25, 0.25)
+    assert sum(found.parts) == value.value and sum(found.weights) == 1.0
+
+
+def test_a_test_without_cases_that_count_is_refused() -> None:
+    left_out = BehaviouralTest("calm", [("hm", "hm!")], rule="not less confident")
+    other = BehaviouralTest("stop", [("fun", "fun.")], rule="invariant")
+    check = RobustnessCheck(Suite([left_out, other]), lambda model, texts: [0.5] * len(texts))
+    assert "every case of the test 'calm' was left out" in of(check(None)).refused("<=")
+
+
+def test_latency_names_the_hardware_and_spaces_its_calls() -> None:
+    check = LatencyCheck(lambda model: sum(range(50)), repeats=100)
+    found = of(check(None))
+    assert isinstance(found, Quantile) and found.share == pytest.approx(0.05)
+    assert "calls on " in found.how and found.rows <= 100
+    bursts = np.repeat(RNG.random(100), 4)
+    assert len(spaced(bursts)) <= 100 and len(spaced(RNG.random(400))) == 400
+    still = LatencyProfile(np.ones(70), "a machine", np.ones(70))
+    assert of(still.p95).rows == 70
+
+
+def test_sizes_are_exact() -> None:
+    for check in (size.parameters, size.serialized_bytes, functools.partial(size.parameters)):
+        assert Constraint("bytes", upper=10, check=check).compared_directly
+    assert not Constraint("g", upper=10, check=lambda model: 1).compared_directly
+    assert Constraint("g", upper=10, check=lambda config: 1, on="config").compared_directly
+    assert isinstance(size.serialized_bytes(b"123"), int)
+
+
+def test_a_measured_value_is_an_estimate_like_any_other() -> None:
+    value = FairnessCheck("demographic_parity_difference", Y, GROUP)(SCORES)
+    assert isinstance(value, Estimate) and repr(value).startswith("Estimate(value=")
+    same, stderr = value
+    assert Estimate(same, stderr) == value
+
+
+def test_rows_have_a_name_or_a_checksum() -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = np.arange(12.0).reshape(6, 2)
+    assert fingerprint(rows) == fingerprint(rows.copy()) != fingerprint(rows + 1)
+    assert fingerprint((rows, [1, 2])) != fingerprint((rows, [1, 3]))
+    assert fingerprint(pandas.DataFrame(rows)) == fingerprint(pandas.DataFrame(rows.copy()))
+    assert (fingerprint("May"), fingerprint(None)) == ("May", None)
+    assert [row_count(d) for d in (rows, (rows, [1]), "May", None, 5)] == [6, 6, None, None, None]
+    with pytest.raises(GoalError, match="give the fresh rows a name"):
+        fingerprint(lambda: None)

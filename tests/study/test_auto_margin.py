@@ -1,0 +1,115 @@
+"""The margin that acetune chooses: fixed with the study, and no bar to what may be certified."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import acetune
+from acetune import ACE, Constraint, Estimate, StudyResult
+from acetune.certification.margin import auto_margin
+from acetune.core.errors import GoalError, StudyChangedError
+from acetune.core.goals import Goals, Objective
+from acetune.study.view import StudyView
+from run.helpers import by_hand, g_of, rows, tune
+
+# g has a standard error of 0.1, the margin is about 3 of them: trials 2 and 3 are bold
+TABLE = [[(3.0, 1.2)], [(1.0, 1.9)], [(2.0, 1.75)], [(4.0, 0.9)]]
+SURE, UNSURE = Estimate(1.0, 0.1), Estimate(1.95, 0.1)
+
+
+def measured(model: tuple[int, int, float]) -> Estimate:
+    return Estimate(g_of(model), 0.1)
+
+
+def run(study: Path, confirm: Any = None, **options: Any) -> StudyResult:
+    defaults = {
+        "constraints": [Constraint("g", upper=2, check=measured)],
+        "policy": ACE(truncation=0, interval=1, gate=False),
+        "xs": range(4),
+    }
+    return tune(by_hand(TABLE), study, confirm=confirm, **(defaults | options))
+
+
+def stored(study: Path) -> dict[str, Any]:
+    (row,) = rows(study, "SELECT constraints FROM study")
+    (limit,) = json.loads(row["constraints"])
+    found: dict[str, Any] = limit
+    return found
+
+
+def test_it_is_the_default_where_confirm_is_given(tmp_path: Path) -> None:
+    run(tmp_path / "without.db")
+    assert stored(tmp_path / "without.db") == {
+        "name": "g", "upper": 2.0, "margin_se": 0.0, "scale": None, "on": "model"
+    }  # fmt: skip
+    result = run(tmp_path / "with.db", lambda model: {"g": SURE})
+    limit = stored(tmp_path / "with.db")
+    assert limit["auto_margin"] and limit["margin_se"] == pytest.approx(
+        auto_margin(0.0375, 1.0, 4), abs=0.01
+    )
+    assert result.goals.constraints[0].margin_is_auto
+    given = [Constraint("g", upper=2, check=measured, margin_se=0)]
+    run(tmp_path / "given.db", lambda model: {"g": SURE}, constraints=given)
+    assert stored(tmp_path / "given.db")["margin_se"] == 0
+
+
+def test_bold_ones_are_kept_and_tested(study: Path) -> None:
+    result = run(study, lambda model: {"g": SURE})
+    view = StudyView(study)
+    assert [place[0] for place in view.looks[0]["candidates"]] == [1, 4, 3, 2]
+    assert result.strata == {"valid": 2, "invalid": 2}
+    assert result.best is not None and (result.best.trial, result.status) == (2, "certified")
+    assert result.best.load() is not None
+    assert acetune.load(study).best == result.best
+
+
+def test_a_bold_one_that_is_not_certified_costs_nothing(study: Path) -> None:
+    result = run(study, lambda model: {"g": UNSURE if model[0] in (2, 3) else SURE})
+    assert result.best is not None and (result.best.trial, result.status) == (1, "certified")
+
+
+def test_where_all_are_bold_the_best_is_an_answer(study: Path) -> None:
+    bold = [[(3.0, 1.95)], [(1.0, 1.95)], [(2.0, 2.3)]]
+    options: dict[str, Any] = {
+        "constraints": [Constraint("g", upper=2, check=measured, margin_se="auto")],
+        "policy": ACE(truncation=0, interval=1, gate=False),
+        "xs": range(3),
+    }
+    unconfirmed = tune(by_hand(bold), study, **options)
+    assert unconfirmed.best is not None and unconfirmed.best.trial == 2
+    assert (unconfirmed.status, unconfirmed.best.violation) == ("unconfirmed", 0.0)
+    result = tune(by_hand(bold), study, confirm=lambda model: {"g": SURE}, **options)
+    assert result.best is not None and (result.best.trial, result.status) == (2, "certified")
+
+
+def test_a_resume_takes_it_from_the_file(study: Path) -> None:
+    run(study, lambda model: {"g": SURE}, max_trials=2)
+    before = stored(study)
+    for options in ({}, {"confirm": None}, {"confirm_data": np.arange(1000)}):
+        run(study, **({"confirm": lambda model: {"g": SURE}} | options))
+        assert stored(study) == before
+    with pytest.raises(StudyChangedError, match="margin_se was"):
+        run(study, constraints=[Constraint("g", upper=2, check=measured, margin_se=1)])
+
+
+def test_a_study_without_one_goes_on_without_one(study: Path) -> None:
+    run(study, max_trials=2)
+    run(study, lambda model: {"g": SURE})
+    assert stored(study)["margin_se"] == 0
+
+
+def test_more_fresh_rows_need_less_margin() -> None:
+    assert auto_margin(0.05, 4.0, 10) < auto_margin(0.05, 1.0, 10) < auto_margin(0.05, 1.0, 100)
+    assert auto_margin(0.01) > auto_margin(0.05)
+
+
+def test_it_is_refused_where_nothing_is_certified() -> None:
+    with pytest.raises(GoalError, match=r"margin_se='auto' .* needs tune\(confirm=...\)"):
+        Goals(Objective("loss"), (Constraint("g", upper=2, margin_se="auto"),))
+    with pytest.raises(GoalError, match="margin_se must be a number or 'auto', got 'much'"):
+        Constraint("g", upper=2, margin_se="much")  # type: ignore[arg-type]

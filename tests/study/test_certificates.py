@@ -1,0 +1,247 @@
+"""Certificates: what is claimed after fresh data was looked at, and the account of the looks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import acetune
+from acetune import ACE, Constraint, Estimate, StudyResult
+from acetune.core.errors import GoalError, StudyChangedError
+from acetune.study.view import StudyView
+from run.helpers import append_line, by_hand, g_of, read_lines, rows, tune
+
+# trial 2 is best and boldest, then 3, 1, 4, each safer than the one before
+TABLE = [[(3.0, 1.2)], [(1.0, 1.8)], [(2.0, 1.5)], [(4.0, 0.9)]]
+
+
+def measured(model: tuple[int, int, float]) -> Estimate:
+    return Estimate(g_of(model), 0.2)
+
+
+def run(
+    study: Path, confirm: Callable[..., Any] | None, top: int = 4, **options: Any
+) -> StudyResult:
+    defaults = {
+        "constraints": [Constraint("g", upper=2, check=measured, margin_se=0)],
+        "policy": ACE(truncation=0, interval=1, gate=False),
+        "xs": range(4),
+        "keep_models": 4,
+    }
+    return tune(by_hand(TABLE), study, confirm=confirm, confirm_top=top, **(defaults | options))
+
+
+def uses(study: Path) -> list[tuple[int, int, str]]:
+    found = rows(study, "SELECT * FROM confirmations ORDER BY use")
+    return [(row["look"], row["trial"], row["status"]) for row in found]
+
+
+def listed(study: Path) -> list[list[int]]:
+    return [[place[0] for place in look["candidates"]] for look in StudyView(study).looks]
+
+
+def fresh(values: dict[int, object]) -> Callable[[tuple[int, int, float]], dict[str, object]]:
+    return lambda model: {"g": values[model[0]]}
+
+
+SURE, UNSURE, OVER = Estimate(1.0, 0.1), Estimate(1.95, 0.1), Estimate(2.5, 0.1)
+
+
+def test_from_safe_to_bold_until_one_is_not_certified(study: Path) -> None:
+    result = run(study, fresh({4: SURE, 1: SURE, 3: UNSURE, 2: SURE}))
+
+    assert listed(study) == [[4, 1, 3, 2]]
+    # trial 2 is not looked at: after the first that is not certified nothing is
+    assert uses(study) == [(1, 4, "certified"), (1, 1, "certified"), (1, 3, "holds")]
+    assert result.best is not None and (result.best.trial, result.status) == (1, "certified")
+    assert result.account.looks == 1 and result.account.left == pytest.approx(0.0125)
+
+
+def test_all_are_certified(study: Path) -> None:
+    result = run(study, fresh(dict.fromkeys(range(1, 5), SURE)))
+    assert result.best is not None and (result.best.trial, result.status) == (2, "certified")
+
+
+def test_what_was_fixed_stands_in_the_file_before_fresh_data_is_touched(
+    study: Path, tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+
+    def confirm(model: tuple[int, int, float]) -> dict[str, object]:
+        append_line(seen, *listed(study)[0])
+        return {"g": SURE}
+
+    run(study, confirm)
+    assert read_lines(seen) == [["4", "1", "3", "2"]] * 4
+
+
+def test_without_a_certificate_the_best_that_holds_is_the_answer(study: Path) -> None:
+    result = run(study, fresh({4: UNSURE, 1: SURE, 3: SURE, 2: OVER}))
+
+    assert uses(study) == [(1, 4, "holds"), (1, 2, "broken"), (1, 3, "holds")]
+    assert result.best is not None and (result.best.trial, result.status) == (3, "holds")
+    text = str(result)
+    assert "holds on fresh data, not certified: g 1 " in text
+    assert "a safer candidate was not certified, and the test ends with the first" in text
+    assert "it kept g <= 2 on the fresh rows; on other rows it may not" in text
+
+
+def test_how_many_rows_would_do(study: Path) -> None:
+    result = run(
+        study,
+        fresh(dict.fromkeys(range(1, 5), acetune.Share(195, 1000))),
+        constraints=[Constraint("g", upper=0.21, check=lambda model: 0.1, margin_se=0)],
+    )
+    assert result.status == "holds"
+    words = (
+        r"g may be more than its limit \(it may be 0.21\d\d?\): about [\d,]+ rows in place of 1,000"
+    )
+    assert re.search(words, str(result))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (1.0, "g cannot be certified: a plain number says nothing of how sure it is"),
+        (Estimate(1.0, 0.0), "g cannot be certified: its standard error is 0"),
+        (Estimate(2.0, 0.1), "g may be more than its limit (it may be 2.178): it lies too near"),
+    ],
+)
+def test_what_cannot_be_certified(study: Path, value: object, words: str) -> None:
+    result = run(study, fresh(dict.fromkeys(range(1, 5), value)))
+    assert result.status == "holds" and words in str(result)
+
+
+def test_exact_constraints_are_compared(study: Path) -> None:
+    exact = Constraint("g", upper=2, check=measured, margin_se=0, exact=True)
+    result = run(study, fresh(dict.fromkeys(range(1, 5), 2.0)), constraints=[exact])
+    assert result.status == "certified"
+
+
+def test_every_constraint_must_pass(study: Path) -> None:
+    limits = [Constraint(name, upper=2, check=measured, margin_se=0) for name in ("g", "h")]
+    one = run(study, lambda model: {"g": SURE, "h": UNSURE}, constraints=limits)
+    assert one.status == "holds" and "h may be more than its limit" in str(one)
+    assert "g may be" not in str(one)
+
+
+# -- resumes and other looks ----------------------------------------------------------------------
+
+
+def test_the_same_call_again_looks_no_further(study: Path) -> None:
+    first = run(study, fresh(dict.fromkeys(range(1, 5), UNSURE)))
+    again = run(study, fresh(dict.fromkeys(range(1, 5), SURE)))
+    assert len(again.looks) == 1 and again.status == first.status == "holds"
+
+
+def test_a_later_look_has_less_to_spend_and_other_candidates(study: Path) -> None:
+    run(study, fresh({4: UNSURE, 3: UNSURE, 2: UNSURE, 1: UNSURE}), max_trials=1)
+    # at level 0.0375 it would be certified, at the level of the second look it is not
+    between = Estimate(1.79, 0.1)
+    result = run(study, fresh(dict.fromkeys(range(1, 5), between)))
+
+    assert listed(study) == [[1], [4, 3, 2]]
+    assert [look["level"] for look in result.looks] == pytest.approx([0.0375, 0.0076], abs=1e-4)
+    assert result.status == "holds" and result.account.looks == 2
+    assert "2 looks at fresh data: 4.51 % of 5 % error probability spent" in str(result)
+
+
+def test_what_fresh_data_said_does_not_choose_later_candidates(tmp_path: Path) -> None:
+    """Whatever the first look found, the second one tests the same candidates."""
+    seconds = []
+    for value in (SURE, UNSURE, OVER):
+        study = tmp_path / f"{value.value}.db"
+        run(study, fresh({1: value}), max_trials=1)
+        run(study, fresh(dict.fromkeys(range(1, 5), SURE)))
+        seconds.append(listed(study)[1])
+    assert seconds == [[4, 3, 2]] * 3
+
+
+def test_other_rows_share_the_account(study: Path) -> None:
+    run(study, fresh(dict.fromkeys(range(1, 5), UNSURE)), confirm_data="first rows")
+    result = run(study, fresh(dict.fromkeys(range(1, 5), SURE)), confirm_data=np.arange(10))
+    assert listed(study) == [[4, 1, 3, 2]] * 2  # on other rows all are tested again
+    assert result.status == "certified" and result.account.looks == 2
+    assert [look["data"] for look in result.looks] == ["first rows", result.looks[1]["data"]]
+    assert str(result.looks[1]["data"]).startswith("sha256:")
+
+
+def test_a_certificate_stands_until_a_limit_is_broken(study: Path) -> None:
+    run(study, fresh(dict.fromkeys(range(1, 5), SURE)), top=1, confirm_data="a")
+    held = run(study, fresh(dict.fromkeys(range(1, 5), UNSURE)), top=1, confirm_data="b")
+    assert held.status == "certified"
+    broken = run(study, fresh(dict.fromkeys(range(1, 5), OVER)), top=1, confirm_data="c")
+    assert broken.status == "broken" and broken.best is None
+
+
+def test_a_look_that_was_cut_off_goes_on(study: Path) -> None:
+    def fails_later(model: tuple[int, int, float]) -> dict[str, object]:
+        if model[0] == 1:
+            raise FileNotFoundError("fresh.csv")
+        return {"g": SURE}
+
+    run(study, fails_later)
+    assert uses(study) == [(1, 4, "certified"), (1, 1, "unconfirmed")]
+    result = run(study, fresh({4: OVER, 1: SURE, 3: SURE, 2: UNSURE}))
+    # not another look, and trial 4 is not looked at again
+    assert uses(study)[2:] == [(1, 1, "certified"), (1, 3, "certified"), (1, 2, "holds")]
+    assert result.best is not None and (result.best.trial, len(result.looks)) == (3, 1)
+
+
+def test_other_rows_begin_another_look_where_one_was_cut_off(study: Path) -> None:
+    def fails_later(model: tuple[int, int, float]) -> dict[str, object]:
+        if model[0] == 1:
+            raise FileNotFoundError("fresh.csv")
+        return {"g": SURE}
+
+    run(study, fails_later, confirm_data="May")
+    result = run(study, fresh(dict.fromkeys(range(1, 5), SURE)), confirm_data="June")
+    assert [look["data"] for look in result.looks] == ["May", "June"]
+    assert all(look["ended"] is not None for look in result.looks)
+    assert {look for look, _, _ in uses(study)} == {1, 2}
+
+
+def test_a_look_in_which_nothing_was_measured_costs_nothing(study: Path) -> None:
+    def raises(model: object) -> dict[str, object]:
+        raise FileNotFoundError("fresh.csv")
+
+    run(study, raises, max_trials=1)
+    result = run(study, fresh(dict.fromkeys(range(1, 5), SURE)))
+    assert listed(study) == [[4, 1, 3, 2]] and result.account.looks == 1
+
+
+def test_the_confidence_is_fixed_with_the_study(study: Path) -> None:
+    result = run(study, fresh(dict.fromkeys(range(1, 5), SURE)), confidence=0.9)
+    assert result.confidence == 0.9 and result.looks[0]["level"] == pytest.approx(0.075)
+    with pytest.raises(StudyChangedError, match=r"confidence=0\.99 is not"):
+        run(study, None, confidence=0.99)
+    with pytest.raises(GoalError, match="for 95 % write"):
+        run(study, None, confidence=95)
+
+
+# -- where it is said -----------------------------------------------------------------------------
+
+
+def test_bounds_are_in_the_file_and_in_what_was_found(study: Path) -> None:
+    result = run(study, fresh(dict.fromkeys(range(1, 5), acetune.Share(100, 1000))))
+    row = rows(study, "SELECT * FROM confirmations")[0]
+    bound = json.loads(row["bounds"])["g"]
+    assert bound["level"] == pytest.approx(0.0375) and bound["rows"] == 1000
+    assert result.best is not None and result.best.confirmation is not None
+    said = result.best.confirmation.bounds["g"]
+    assert said.passes and said.value == pytest.approx(0.1187, abs=1e-3) and not said.approximate
+    assert "exact binomial bound" in said.how
+    assert acetune.load(study).best == result.best
+
+
+def test_other_limits_need_other_rows(study: Path) -> None:
+    result = run(study, fresh(dict.fromkeys(range(1, 5), SURE)))
+    looser, stricter = result.what_if(g=2.5).best, result.what_if(g=1.85).best
+    assert looser is not None and looser.status == "certified"
+    assert stricter is not None and stricter.status == "holds"
