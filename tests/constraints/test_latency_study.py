@@ -607,7 +607,7 @@ def test_a_confirmation_may_measure_too(study: Path, tmp_path: Path) -> None:
         policy=EVERY_STEP,
         confirm=lambda model: {"ms": check(model)},
     )
-    assert result.best is not None and result.best.status == "holds"
+    assert result.best is not None and result.best.status == "certified"
 
 
 # -- hardware ------------------------------------------------------------------------------------
