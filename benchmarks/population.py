@@ -46,11 +46,12 @@ POLICIES = (
     "hyperband",
     "backoff",
     "ace",
+    "adaptive",
     "ace2",
     "ace-beta1",
     "none",
 )
-SEARCHERS = ("random", "tpe")
+SEARCHERS = ("forest", "random", "tpe")
 SEEDS = 20
 SAY_S = 30.0
 # what --extract leaves: under ten minutes on two cores with all policies and searchers

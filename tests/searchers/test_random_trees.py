@@ -29,7 +29,7 @@ def grown(x: Any, y: Any, seed: int = 0, **options: Any) -> RandomTrees:
 def leaf_of(forest: RandomTrees, tree: int, row: Any) -> int:
     """The leaf that a row falls into, cut by cut."""
     node = tree
-    while forest._feature[node] >= 0:
+    while forest._child[node] != node:
         right = row[forest._feature[node]] > forest._cut[node]
         node = int(forest._child[node]) + int(right)
     return node

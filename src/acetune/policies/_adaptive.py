@@ -49,8 +49,8 @@ _ROUNDING = 1e-9
 _ROOT_2 = math.sqrt(2.0)
 _RUNGS = 8  # an octave of steps has so many at which trials are stopped by their rank
 
-# First set by eye on public and own tables. Then 13 variants of one constant each were compared,
-# task by task: none was better by more than its standard error allows (docs/results/population.md).
+# First set by eye on public and own tables. Then 12 variants of one constant each were compared,
+# task by task, and none was clearly better (docs/results/population.md).
 _BEST = 2.0  # trials this many standard deviations ahead in the end
 _SAFETY = 1.2815515655446008  # are kept at each octave with a probability of 0.9: its quantile
 _EXPECTED, _WEIGHT = 0.7, 4.0  # order kept before anything is known, and how many trials that is
@@ -80,7 +80,7 @@ class Adaptive(Policy):
     - **Hopeless trials** end: violated when last checked, with no chance to hold the limits later.
       Those nearest to the limits at their step go on all the same: from them the study learns.
     - **Never checked** trials are not stopped by their rank where few checks find valid and a
-      better objective comes with larger violations.
+      better objective does not come with smaller violations.
     - Of several constraints, those after the first violated one are not measured.
 
     What cannot be learned yet behaves like a truncation of about half in each octave of steps.

@@ -159,6 +159,11 @@ def _changed(path: Path, what: str, known: str, given: str) -> str:
             "To see the best under other limits, without training:  "
             f"acetune.load({str(path)!r}).what_if({limits})\n"
         )
+    if what == "policy":
+        # a default may have changed since the study was begun
+        begun = json.loads(known)
+        options = ", ".join(f"{name}={value!r}" for name, value in begun.items() if name != "name")
+        look = f"To go on with this one:  policy={begun['name']}({options})\n"
     verb = "are" if what == "constraints" else "is"
     differences = "\n".join(f"  {line}" for line in differing(json.loads(known), json.loads(given)))
     return (
