@@ -91,7 +91,7 @@ def test_leaves_hold_the_means_of_enough_rows(
 
 def test_every_node_belongs_to_one_tree() -> None:
     forest = grown(*data(80, 3), trees=7)
-    inner = np.flatnonzero(forest._feature >= 0)
+    inner = np.flatnonzero(forest._child != np.arange(len(forest._child)))
     children = np.concatenate([forest._child[inner], forest._child[inner] + 1])
     assert len(inner) > 7
     assert sorted([*range(7), *children.tolist()]) == list(range(len(forest._feature)))
