@@ -64,7 +64,7 @@ def test_a_study_that_learns_from_another(folder: Path) -> None:
     assert "best feasible" in acetune("run", "next.py", "--max-trials", "3", cwd=folder)
     (folder / "my-study.db").unlink()  # what was learned is in the file of the next
     acetune("resume", "next.db", "--add-trials", "2", cwd=folder)
-    tpe = forest.replace("searcher='forest'", "learn_from=['next.db']")
+    tpe = forest.replace("searcher='forest'", "searcher='tpe', learn_from=['next.db']")
     (folder / "wrong.py").write_text(tpe)
     told = acetune("run", "wrong.py", cwd=folder, ok=False)
     assert "use searcher='forest'" in told and "Traceback" not in told
@@ -103,7 +103,7 @@ def test_a_stopped_trial_is_explained_with_its_numbers(folder: Path) -> None:
     number = int(stopped.index[0])
     explained = acetune("explain", "my-study.db", str(number), cwd=folder)
     assert stopped.loc[number, "reason"] in explained
-    assert re.search("in the worst (25|40)%", explained)  # by whether the trial was valid
+    assert re.search(r"in the worst \d+%; pairs of trials kept their order", explained)
     assert "stop" in explained
 
 

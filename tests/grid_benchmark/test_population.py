@@ -359,4 +359,4 @@ def test_the_whole_plan_is_what_was_asked_for(population: Any, folder: Path) -> 
     assert options.budget == [50, 200]
     assert options.seeds == 20
     cells = population.cells_of(population.population(options)[0], options)
-    assert len(cells) == len(set(cells)) == 2 * 4 * 2 * 2
+    assert len(cells) == len(set(cells)) == 2 * 4 * 2 * 3

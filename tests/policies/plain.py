@@ -662,7 +662,7 @@ class AdaptiveRule(OtherRule):
         report.rank, report.of = better + 1, n
         invalid = last.stratum == "invalid"
         share = self.invalid_truncation if invalid else self.share(study, report.step)
-        report.stop = better >= n - cut_of(share, n)
+        report.stop = n >= 4 and better >= n - cut_of(share, n)
         if last.stratum == "unchecked":
             valid = sum(check.valid for check in study.checks)
             if 2 * valid < len(study.checks) - valid and self.seen(study).agreement() < 0.2:

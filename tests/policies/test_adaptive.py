@@ -184,13 +184,13 @@ def test_nobody_is_stopped_at_the_last_step() -> None:
 
 def test_between_checks_a_trial_is_ranked_as_it_was_found() -> None:
     study = stopper(hope=0.0, invalid_truncation=0.4)
-    for index in range(3):
+    for index in range(4):
         trial = study.start(index, 100)
         trial.observe(1, 0.0, g(0.25 * (index + 1)), decided=GOES_ON)
         decision = trial.observe(2, 0.0)
         assert decision.rank == decision.of == index + 1
-        assert decision.stop == (index == 2)  # two fifths of three
-    assert str(decision.reason).startswith("rank 3 of 3 at step 2 among the invalid: in the worst")
+        assert decision.stop == (index == 3)  # two fifths of four
+    assert str(decision.reason).startswith("rank 4 of 4 at step 2 among the invalid: in the worst")
 
 
 # -- whom to stop: never checked -----------------------------------------------------------------

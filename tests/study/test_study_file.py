@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import acetune
-from acetune import ACE, ACE2, Constraint, Trial
+from acetune import ACE, Adaptive, Constraint, Trial
 from acetune.core.errors import (
     AcetuneError,
     GoalError,
@@ -204,9 +204,9 @@ DAMAGES: list[tuple[Callable[[Path], None], str]] = [
     (garbage_inside, "damaged"),
     (page_headers_flipped, "damaged"),
     (text, "not a study file"),
-    (newer, r"newer acetune \(format 7, this one reads 3\).*pip install --upgrade acetune"),
-    (newer_in_the_log, r"newer acetune \(format 7, this one reads 3\)"),
-    (without_format, r"damaged: it has format 0, .* reads 1 to 3\).*left untouched"),
+    (newer, r"newer acetune \(format 7, this one reads 4\).*pip install --upgrade acetune"),
+    (newer_in_the_log, r"newer acetune \(format 7, this one reads 4\)"),
+    (without_format, r"damaged: it has format 0, .* reads 1 to 4\).*left untouched"),
     (foreign, "another program"),
     (without_tables, "study.db"),
     (without_rows, "damaged"),
@@ -409,7 +409,7 @@ def test_a_changed_study_is_refused(copy: Path, change: str) -> None:
         ),
         ({"constraints": [Constraint("h", upper=2, check=int)]}, "  g is gone\n  h is new"),
         ({"mode": "max"}, "  mode was 'min', now 'max'"),
-        ({"policy": ACE2(truncation=0.5)}, "  truncation was 0.25, now 0.5"),
+        ({"policy": Adaptive(spacing=2)}, "  spacing was 1.5, now 2.0"),
         (
             {"space": {"x": acetune.loguniform(1, 9)}},
             "  x was uniform(-1000.0, 1000.0), now loguniform(1.0, 9.0)",

@@ -54,6 +54,7 @@ _RUNGS = 8  # an octave of steps has so many at which trials are stopped by thei
 _BEST = 2.0  # trials this many standard deviations ahead in the end
 _SAFETY = 1.2815515655446008  # are kept at each octave with a probability of 0.9: its quantile
 _EXPECTED, _WEIGHT = 0.7, 4.0  # order kept before anything is known, and how many trials that is
+_FEWEST = 4  # reports at a step, from which on the worst are stopped
 _MOST = 0.8  # share that is stopped in an octave at most
 _NEAREST = 0.25  # of those that violate limits at a step: the share that is never without hope
 _KNOWN = 3  # pairs of checks from which on trends are believed
@@ -83,7 +84,8 @@ class Adaptive(Policy):
       better objective does not come with smaller violations.
     - Of several constraints, those after the first violated one are not measured.
 
-    What cannot be learned yet behaves like a truncation of about half in each octave of steps.
+    What cannot be learned yet behaves like a truncation of about half in each octave of steps, once
+    there are four reports at a step.
 
     Parameters
     ----------
@@ -185,7 +187,7 @@ class Adaptive(Policy):
         share = self.invalid_truncation if stratum == "invalid" else _share_stopped(step, order)
         numbers: dict[str, Value] = {"share": share, "order": order, "stratum": stratum}
         action, why = Action.CONTINUE, _KEPT
-        if in_worst(share, better, n):
+        if n >= _FEWEST and in_worst(share, better, n):
             spared = stratum == "unchecked" and trial.progress.planned
             if spared and _rarely_valid(history.costs) and learned.agreement < _AGREES:
                 why = _SPARED
