@@ -434,7 +434,7 @@ def require_whole(study: Path, acks: Path, trials: int, best: int) -> None:
         assert [row["attempt"] for row in its] == list(range(1, len(its) + 1))
         assert its[-1]["state"] in ("finished", "stopped"), its[-1]["reason"]
         assert {row["state"] for row in its[:-1]} <= {"interrupted"}
-    assert require_same_decisions(study, acetune.ACE2()) >= trials
+    assert require_same_decisions(study, acetune.Adaptive()) >= trials
     result = acetune.load(study)
     assert result.best is not None and result.best.trial == best
     x, step = result.best.load()

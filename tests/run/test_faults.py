@@ -694,7 +694,7 @@ def test_a_resumable_trial_goes_on_after_its_worker_was_killed(study: Path, how:
 
     require_went_on(study)
     assert trial_rows(study)[0]["state"] == "failed"
-    require_same_decisions(study, ACE2())
+    require_same_decisions(study, Adaptive())
 
 
 RESUMABLE = """
@@ -732,7 +732,7 @@ def test_a_resumable_trial_goes_on_after_its_driver_was_killed(
     require_went_on(study)
     assert trial_rows(study)[0]["state"] == "interrupted"
     assert own.exists()
-    require_same_decisions(study, ACE2())
+    require_same_decisions(study, Adaptive())
 
 
 def test_a_checkpoint_counts_only_with_its_report(study: Path) -> None:

@@ -74,7 +74,7 @@ def require_others_went_well(study: Path, reason: str) -> None:
     assert {row["state"] for row in found} <= {"finished", "failed", "stopped"}
     assert reason in found[1]["reason"]
     assert len(report_rows(study)) >= 8
-    require_same_decisions(study, acetune.ACE2())
+    require_same_decisions(study, acetune.Adaptive())
 
 
 def test_a_worker_that_freezes_in_the_middle_of_a_message(study: Path) -> None:

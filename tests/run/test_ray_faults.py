@@ -21,7 +21,7 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
-from acetune import ACE, ACE2, Constraint, Trial
+from acetune import ACE, Adaptive, Constraint, Trial
 from one_ray import one_ray
 from run.helpers import (
     DRIVER,
@@ -112,7 +112,7 @@ def test_workers_killed_in_the_middle_of_things(study: Path, tmp_path: Path) -> 
     last = {row["trial"]: row["state"] for row in trial_rows(study)}
     assert set(last) == set(range(1, 61)) and set(last.values()) == {"finished", "stopped"}
     require_failed_as_killed(study, killed, "its worker process died")
-    require_same_decisions(study, ACE2())
+    require_same_decisions(study, Adaptive())
 
 
 @pytest.mark.usefixtures("cluster")
