@@ -24,7 +24,8 @@ XS = [0.4, 0.9, 0.3, 0.6, 0.1, 0.35, 0.2, 0.45]
 
 def main(what: str, folder: Path, address: str | None = None, limit: str = "0.5") -> None:
     options: dict[str, Any] = {
-        "scheduler": AceScheduler([Constraint("eod", upper=float(limit))]),
+        # stops none of so few: what Ray forgot when its driver was killed is trained again
+        "scheduler": AceScheduler([Constraint("eod", upper=float(limit))], "ace2"),
         "concurrent": 2,
         "failures": 3,
         "x": tune.grid_search(XS),

@@ -14,7 +14,12 @@ from ray import tune
 from acetune.core.errors import BrokenModelError, ReportError
 from acetune.ray import _result_format as wire
 from acetune.ray._experiment import close_experiment
-from acetune.trial.artifacts import fault, is_name_in_experiment, load_model
+from acetune.trial.artifacts import (
+    fault,
+    is_name_in_experiment,
+    load_model,
+    name_in_experiment,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +103,10 @@ def _results(result: tune.Result) -> Iterator[Mapping[str, Any]]:
 
 
 def _checkpoint(result: tune.Result, best: wire.Best, token: str) -> tune.Checkpoint | None:
-    if is_name_in_experiment(best.model, best.step):
-        path = posixpath.join(result.path, best.model)
+    # the driver may have been killed before the result that names the model was written down
+    name = best.model or name_in_experiment(token, best.step)
+    if is_name_in_experiment(name, best.step):
+        path = posixpath.join(result.path, name)
         with contextlib.suppress(OSError):
             if result.filesystem.get_file_info(path).type.name == "Directory":
                 return tune.Checkpoint(path, result.filesystem)
