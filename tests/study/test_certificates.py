@@ -125,6 +125,18 @@ def test_exact_constraints_are_compared(study: Path) -> None:
     assert result.status == "certified"
 
 
+class Broken(Estimate):
+    @property
+    def evidence(self) -> object:
+        raise ZeroDivisionError("no rows")
+
+
+def test_a_bound_that_cannot_be_computed_leaves_the_study_whole(study: Path) -> None:
+    result = run(study, fresh(dict.fromkeys(range(1, 5), Broken(1.0, 0.1))))
+    words = "g cannot be certified: its bound could not be computed: ZeroDivisionError: no rows"
+    assert result.status == "holds" and words in str(result)
+
+
 def test_every_constraint_must_pass(study: Path) -> None:
     limits = [Constraint(name, upper=2, check=measured, margin_se=0) for name in ("g", "h")]
     one = run(study, lambda model: {"g": SURE, "h": UNSURE}, constraints=limits)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from acetune.certification.account import Account
-from acetune.certification.evidence import evidence_of, normal_quantile
+from acetune.certification.evidence import Evidence, Refused, evidence_of, normal_quantile
 from acetune.certification.planning import more_rows
 from acetune.certification.procedure import Position, choose
 from acetune.core.errors import ReportError
@@ -250,9 +250,15 @@ class _Look:
 
     def _bound(self, limit: Constraint, value: object) -> Bound:
         """What can be claimed about a constraint at the level of this look."""
-        evidence = evidence_of(limit, value)
+        try:
+            return self._bound_from(evidence_of(limit, value), limit)
+        except Exception as error:  # also of a user's own evidence: it certifies nothing
+            why = f"its bound could not be computed: {type(error).__name__}: {error}"
+            return self._bound_from(Refused(why), limit)
+
+    def _bound_from(self, evidence: Evidence, limit: Constraint) -> Bound:
         refused = evidence.refused(limit.sense)
-        p_value = evidence.p_value(limit.limit, limit.sense)
+        p_value = 1.0 if refused else evidence.p_value(limit.limit, limit.sense)
         reach = math.nan if refused else evidence.bound(self._level, limit.sense)
         more = None
         if refused is None and p_value > self._level:
