@@ -161,7 +161,7 @@ def latency(calls: int, memory: float) -> Passes:
             )
         found = np.empty((studies, 1), bool)
         for place in np.ndindex(found.shape):
-            kept = tuple(spaced(times[place]).tolist())
+            kept = tuple(spaced(times[place], 0.05).tolist())
             found[place] = Quantile(kept, 0.05, "").p_value(limit, "<=") <= level
         return found
 

@@ -95,6 +95,23 @@ def test_latency_names_the_hardware_and_spaces_its_calls() -> None:
     assert "calls on " in found.how and found.rows <= 100
     bursts = np.repeat(RNG.random(100), 4)
     assert len(spaced(bursts)) <= 100 and len(spaced(RNG.random(400))) == 400
+
+
+def test_short_spells_of_slow_calls_are_spaced() -> None:
+    """The ranks of most calls tell nothing of them; whether a call is slow does."""
+    times = 1 + 0.1 * RNG.random(1000)
+    for start in range(0, 1000, 100):
+        times[start : start + 5] += 10
+    assert len(spaced(times)) <= 250
+
+
+def test_without_the_order_of_calls_there_is_no_certificate() -> None:
+    found = of(LatencyProfile(np.ones(200), "a machine").p95)
+    assert "order of the calls is not known" in found.refused("<=")
+    assert found.p_value(2.0, "<=") == 1.0
+
+
+def test_calls_that_are_all_alike_are_not_spaced() -> None:
     still = LatencyProfile(np.ones(70), "a machine", np.ones(70))
     assert of(still.p95).rows == 70
 
