@@ -79,6 +79,19 @@ def test_cases_of_one_sentence_are_one_cluster() -> None:
     assert isinstance(found, Parts) and found.rows == 3 and value.value == 0.5
     assert found.parts == (0.5, 0.0, 0.0) and found.weights == (0.5, 0.25, 0.25)
     assert sum(found.parts) == value.value and sum(found.weights) == 1.0
+    assert found.approximate  # fun stands in both tests, the others in one
+
+
+def test_a_sentence_counts_once_in_a_test_however_many_cases_it_has() -> None:
+    cases = [("fun", f"fun{'!' * n}") for n in range(1, 10)] + [("dull", "dull!")]
+    answers = {"dull!": 0.1}
+    suite = Suite([BehaviouralTest("shout", cases, rule="invariant")])
+    check = RobustnessCheck(suite, lambda model, texts: [answers.get(t, 0.9) for t in texts])
+    value = check(None)
+    found = of(value)
+    assert value.value == pytest.approx(0.1) and found.parts == (0.0, 0.5)
+    assert found.weights == (0.5, 0.5) and not found.approximate
+    assert "counts once in a test: a mean of 0.5" in found.how
 
 
 def test_a_test_without_cases_that_count_is_refused() -> None:
