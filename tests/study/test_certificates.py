@@ -15,6 +15,7 @@ import pytest
 import acetune
 from acetune import ACE, Constraint, Estimate, StudyResult
 from acetune.core.errors import GoalError, StudyChangedError
+from acetune.study.trust import claim
 from acetune.study.view import StudyView
 from run.helpers import Events, append_line, by_hand, g_of, read_lines, rows, tune
 
@@ -307,6 +308,14 @@ def test_bounds_are_in_the_file_and_in_what_was_found(study: Path) -> None:
     assert said.passes and said.value == pytest.approx(0.1187, abs=1e-3) and not said.approximate
     assert "exact binomial bound" in said.how
     assert acetune.load(study).best == result.best
+
+
+def test_what_may_be_said_is_the_promise(tmp_path: Path) -> None:
+    words = "drawn from, in at most {}5 % of studies"
+    exact = run(tmp_path / "a.db", fresh(dict.fromkeys(range(1, 5), acetune.Share(1, 1000))))
+    nearly = run(tmp_path / "b.db", fresh(dict.fromkeys(range(1, 5), SURE)))
+    assert words.format("") in claim(exact) and words.format("approximately ") in claim(nearly)
+    assert claim(exact).startswith("certified to keep g <= 2 by a procedure")
 
 
 def test_other_limits_need_other_rows(study: Path) -> None:
