@@ -29,7 +29,7 @@ from acetune.certification.evidence import (
     Refused,
     Rows,
     Share,
-    clustered,
+    cluster_means,
     evidence_of,
 )
 from acetune.core.errors import GoalError
@@ -318,4 +318,41 @@ def test_clusters_count_once() -> None:
     tenfold = Mean(np.repeat(rows, 10), clusters=np.repeat(np.arange(200), 10).tolist()).evidence
     for limit in (0.15, 0.2):
         assert tenfold.p_value(limit, "<=") == pytest.approx(once.p_value(limit, "<="))
-    assert clustered(np.array([0.5, 0.5]), ["a", "a"]) == ([1.0], [1.0])
+    assert cluster_means(np.array([0.5, 1.0]), ["a", "a"]).tolist() == [0.75]
+
+
+def test_the_mean_over_clusters_is_bounded_where_large_ones_fail_more_often() -> None:
+    """Weighed by their size, clusters whose size tells of failures are certified wrongly."""
+    rng = np.random.default_rng(1)
+    false = 0
+    for _ in range(400):
+        heavy = rng.random(200) < 0.05
+        sizes = np.where(heavy, 50, 1)
+        failed = rng.random(200) < np.where(heavy, 0.9, 0.02)
+        value = Mean(
+            np.repeat(failed, sizes).astype(float), clusters=np.repeat(np.arange(200), sizes)
+        )
+        assert value.value == pytest.approx(failed.mean())
+        false += value.evidence.p_value(0.05 * 0.9 + 0.95 * 0.02, "<=") <= 0.05
+    assert false <= 0.05 * 400
+    assert "mean over independent clusters" in value.evidence.how
+
+
+@pytest.mark.parametrize("value", [Share(1, 4), Mean([0.1, 0.2]), Estimate(0.1, 0.01), (0.1, 0.01)])
+def test_an_estimate_is_not_exact_because_it_is_called_so(value: object) -> None:
+    found = evidence_of(Constraint("g", upper=0.5, exact=True), value)
+    assert found.p_value(0.5, "<=") == 1.0 and "declared exact" in str(found.refused("<="))
+
+
+def test_one_group_alone_is_refused() -> None:
+    found = GroupRates((Rate("selection rate", (3,), (9,)),), "difference")
+    assert "one group alone" in str(found.refused("<="))
+    assert found.p_value(0.5, "<=") == 1.0 and math.isnan(found.bound(0.05, "<="))
+
+
+def test_a_time_that_is_no_number_is_slow() -> None:
+    times = (1.0,) * 92 + (math.nan,) * 8
+    found = Quantile(times, 0.05, "a machine")
+    assert found.approximate and "exact" not in found.how
+    assert found.p_value(2.0, "<=") == Quantile((1.0,) * 92 + (9.0,) * 8, 0.05, "").p_value(2, "<=")
+    assert found.bound(0.05, "<=") == math.inf

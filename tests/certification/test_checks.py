@@ -79,6 +79,19 @@ def test_cases_of_one_sentence_are_one_cluster() -> None:
     assert isinstance(found, Parts) and found.rows == 3 and value.value == 0.5
     assert found.parts == (0.5, 0.0, 0.0) and found.weights == (0.5, 0.25, 0.25)
     assert sum(found.parts) == value.value and sum(found.weights) == 1.0
+    assert found.approximate  # fun stands in both tests, the others in one
+
+
+def test_a_sentence_counts_once_in_a_test_however_many_cases_it_has() -> None:
+    cases = [("fun", f"fun{'!' * n}") for n in range(1, 10)] + [("dull", "dull!")]
+    answers = {"dull!": 0.1}
+    suite = Suite([BehaviouralTest("shout", cases, rule="invariant")])
+    check = RobustnessCheck(suite, lambda model, texts: [answers.get(t, 0.9) for t in texts])
+    value = check(None)
+    found = of(value)
+    assert value.value == pytest.approx(0.1) and found.parts == (0.0, 0.5)
+    assert found.weights == (0.5, 0.5) and not found.approximate
+    assert "counts once in a test: a mean of 0.5" in found.how
 
 
 def test_a_test_without_cases_that_count_is_refused() -> None:
@@ -95,6 +108,23 @@ def test_latency_names_the_hardware_and_spaces_its_calls() -> None:
     assert "calls on " in found.how and found.rows <= 100
     bursts = np.repeat(RNG.random(100), 4)
     assert len(spaced(bursts)) <= 100 and len(spaced(RNG.random(400))) == 400
+
+
+def test_short_spells_of_slow_calls_are_spaced() -> None:
+    """The ranks of most calls tell nothing of them; whether a call is slow does."""
+    times = 1 + 0.1 * RNG.random(1000)
+    for start in range(0, 1000, 100):
+        times[start : start + 5] += 10
+    assert len(spaced(times)) <= 250
+
+
+def test_without_the_order_of_calls_there_is_no_certificate() -> None:
+    found = of(LatencyProfile(np.ones(200), "a machine").p95)
+    assert "order of the calls is not known" in found.refused("<=")
+    assert found.p_value(2.0, "<=") == 1.0
+
+
+def test_calls_that_are_all_alike_are_not_spaced() -> None:
     still = LatencyProfile(np.ones(70), "a machine", np.ones(70))
     assert of(still.p95).rows == 70
 

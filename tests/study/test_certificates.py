@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import pytest
 import acetune
 from acetune import ACE, Constraint, Estimate, StudyResult
 from acetune.core.errors import GoalError, StudyChangedError
+from acetune.study.trust import claim
 from acetune.study.view import StudyView
-from run.helpers import append_line, by_hand, g_of, read_lines, rows, tune
+from run.helpers import Events, append_line, by_hand, g_of, read_lines, rows, tune
 
 # trial 2 is best and boldest, then 3, 1, 4, each safer than the one before
 TABLE = [[(3.0, 1.2)], [(1.0, 1.8)], [(2.0, 1.5)], [(4.0, 0.9)]]
@@ -124,6 +126,18 @@ def test_exact_constraints_are_compared(study: Path) -> None:
     assert result.status == "certified"
 
 
+class Broken(Estimate):
+    @property
+    def evidence(self) -> object:
+        raise ZeroDivisionError("no rows")
+
+
+def test_a_bound_that_cannot_be_computed_leaves_the_study_whole(study: Path) -> None:
+    result = run(study, fresh(dict.fromkeys(range(1, 5), Broken(1.0, 0.1))))
+    words = "g cannot be certified: its bound could not be computed: ZeroDivisionError: no rows"
+    assert result.status == "holds" and words in str(result)
+
+
 def test_every_constraint_must_pass(study: Path) -> None:
     limits = [Constraint(name, upper=2, check=measured, margin_se=0) for name in ("g", "h")]
     one = run(study, lambda model: {"g": SURE, "h": UNSURE}, constraints=limits)
@@ -207,13 +221,69 @@ def test_other_rows_begin_another_look_where_one_was_cut_off(study: Path) -> Non
     assert {look for look, _, _ in uses(study)} == {1, 2}
 
 
-def test_a_look_in_which_nothing_was_measured_costs_nothing(study: Path) -> None:
-    def raises(model: object) -> dict[str, object]:
-        raise FileNotFoundError("fresh.csv")
+def raises(model: object) -> dict[str, object]:
+    raise FileNotFoundError("fresh.csv")
 
+
+def test_where_confirm_went_wrong_the_candidates_stay(study: Path) -> None:
+    """Else a confirm that raises where a limit is broken would be a look for nothing."""
     run(study, raises, max_trials=1)
+    run(study, raises, max_trials=2)
+    assert listed(study) == [[1]] and uses(study) == [(1, 1, "unconfirmed")] * 2
+    first = run(study, fresh(dict.fromkeys(range(1, 5), SURE)))
+    assert listed(study) == [[1]] and first.account.looks == 1
+    second = run(study, fresh(dict.fromkeys(range(1, 5), SURE)))
+    assert listed(study) == [[1], [4, 3, 2]] and second.account.looks == 2
+    assert second.looks[1]["level"] < first.looks[0]["level"]
+
+
+def lose(study: Path, *trials: int) -> None:
+    for trial in trials:
+        shutil.rmtree(next(Path(f"{study}.files").glob(f"trial-*{trial}")))
+
+
+def test_a_failed_candidate_ends_the_sequence_also_where_its_model_is_gone(study: Path) -> None:
+    def first(model: tuple[int, int, float]) -> dict[str, object]:
+        return {"g": UNSURE} if model[0] == 4 else raises(model)
+
+    run(study, first)
+    assert uses(study) == [(1, 4, "holds"), (1, 2, "unconfirmed"), (1, 3, "unconfirmed")] + [
+        (1, 1, "unconfirmed")
+    ]
+    lose(study, 4)
     result = run(study, fresh(dict.fromkeys(range(1, 5), SURE)))
-    assert listed(study) == [[4, 1, 3, 2]] and result.account.looks == 1
+    assert result.status == "holds" and "certified" not in {status for *_, status in uses(study)}
+
+
+def test_a_candidate_that_is_gone_before_its_test_ends_the_sequence(study: Path) -> None:
+    run(study, raises)
+    lose(study, 4)
+    events = Events()
+    result = run(study, fresh(dict.fromkeys(range(1, 5), SURE)), callbacks=[events])
+    assert result.status == "holds" and result.looks[0]["ended"] is not None
+    assert "the test ends before the first of them" in " ".join(events.notices)
+
+
+def test_a_look_whose_models_are_all_gone_ends_with_a_word(study: Path) -> None:
+    run(study, raises)
+    lose(study, 1, 2, 3, 4)
+    events = Events()
+    result = run(study, fresh(dict.fromkeys(range(1, 5), SURE)), callbacks=[events])
+    assert result.status == "unconfirmed" and result.looks[0]["ended"] is not None
+    said = " ".join(events.notices)
+    assert "trials 4, 1, 3, 2, which are gone: nothing is tested" in said
+    assert "tests other candidates, in a new look" in said
+
+
+def test_the_model_of_a_certificate_stays_and_is_no_candidate_again(study: Path) -> None:
+    few = {"keep_models": 1, "top": 1}
+    run(study, fresh({1: SURE}), max_trials=1, **few)
+    result = run(study, fresh(dict.fromkeys(range(1, 5), UNSURE)), **few)  # 2 is better
+    assert listed(study) == [[1], [2]]
+    assert result.best is not None and (result.best.trial, result.status) == (1, "certified")
+    assert result.best.model_fault() is None and result.best.load() == (1, 1, 1.2)
+    again = run(study, fresh(dict.fromkeys(range(1, 5), SURE)), confirm_data="other rows", **few)
+    assert listed(study) == [[1], [2], [2]] and again.best is not None and again.best.trial == 2
 
 
 def test_the_confidence_is_fixed_with_the_study(study: Path) -> None:
@@ -238,6 +308,14 @@ def test_bounds_are_in_the_file_and_in_what_was_found(study: Path) -> None:
     assert said.passes and said.value == pytest.approx(0.1187, abs=1e-3) and not said.approximate
     assert "exact binomial bound" in said.how
     assert acetune.load(study).best == result.best
+
+
+def test_what_may_be_said_is_the_promise(tmp_path: Path) -> None:
+    words = "drawn from, in at most {}5 % of studies"
+    exact = run(tmp_path / "a.db", fresh(dict.fromkeys(range(1, 5), acetune.Share(1, 1000))))
+    nearly = run(tmp_path / "b.db", fresh(dict.fromkeys(range(1, 5), SURE)))
+    assert words.format("") in claim(exact) and words.format("approximately ") in claim(nearly)
+    assert claim(exact).startswith("certified to keep g <= 2 by a procedure")
 
 
 def test_other_limits_need_other_rows(study: Path) -> None:

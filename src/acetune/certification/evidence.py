@@ -15,6 +15,7 @@ from itertools import permutations
 from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from acetune.certification import _two_shares as two_shares
 from acetune.certification._binomial import at_least, at_most, lower_bound, upper_bound
@@ -70,9 +71,15 @@ class Measured(Estimate):
 
 def evidence_of(constraint: Constraint, value: object) -> Evidence:
     """The evidence that comes with a value, or what can be said of it without."""
-    if constraint.compared_directly:
-        return Exact(float(value[0] if isinstance(value, tuple) else value))  # type: ignore[arg-type]
     found = getattr(value, "evidence", None)
+    if constraint.compared_directly:
+        number, stderr = value if isinstance(value, tuple) else (value, 0.0)
+        if found is not None or stderr != 0:
+            return Refused(
+                f"{constraint.name!r} is declared exact, but what was returned is an estimate: "
+                "leave exact=True out, or return a number that is none"
+            )
+        return Exact(float(number))  # type: ignore[arg-type]
     if found is not None:
         return found  # type: ignore[no-any-return]
     if isinstance(value, tuple) and len(value) == 2:
@@ -231,11 +238,15 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A sum of independent parts, each between 0 and its weight, such as clusters of rows."""
+    """A sum of independent parts, each between 0 and its weight, such as means of clusters.
+
+    The weights must not depend on the data: a cluster that weighs more for its size, where size
+    tells of failures, would make the sum another one than the bound is of.
+    """
 
     parts: tuple[float, ...]
     weights: tuple[float, ...]
-    how: str = "Hoeffding-Bentkus bound over independent clusters"
+    how: str = "Hoeffding-Bentkus bound of the mean over independent clusters"
     approximate: bool = False
 
     @property
@@ -290,10 +301,12 @@ class GroupRates:
     @property
     def smallest(self) -> int:
         """How many rows the smallest group has in any rate."""
-        return min(min(rate.total) for rate in self.rates)
+        return min(min(rate.total, default=0) for rate in self.rates)
 
     def refused(self, sense: Sense) -> str | None:
-        """Where a group is empty, or the limit on the side that only unfair models keep."""
+        """Where groups are missing or empty, or the limit on the side that unfair models keep."""
+        if any(len(rate.total) < 2 for rate in self.rates):
+            return "the fresh rows have one group alone: there is nothing to compare it with"
         if self.smallest == 0:
             return "a group has no rows to count: merge small groups or draw more rows"
         if (self.comparison == "difference") != (sense == "<="):
@@ -358,12 +371,16 @@ def compared(x: int, n: int, y: int, m: int, a: float, c: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Quantile:
-    """Times of calls, of which a share may exceed the limit: 0.05 for a 95th percentile."""
+    """Times of calls, of which a share may exceed the limit: 0.05 for a 95th percentile.
+
+    Calls of one machine are never quite independent, so it is approximate. A time that is no number
+    counts as longer than any limit.
+    """
 
     times: tuple[float, ...]
     share: float
     hardware: str
-    approximate: bool = False
+    approximate: bool = True
 
     @property
     def rows(self) -> int:
@@ -373,7 +390,7 @@ class Quantile:
     @property
     def how(self) -> str:
         """With what it was measured on: it is true there alone."""
-        return f"exact bound from the order of {self.rows} calls on {self.hardware}"
+        return f"bound from the order of {self.rows} calls on {self.hardware}, as if independent"
 
     def refused(self, sense: Sense) -> str | None:
         """On the side where a percentile is no limit."""
@@ -383,14 +400,14 @@ class Quantile:
         """That so few calls took longer if more than the share do."""
         if self.refused(sense) is not None:
             return 1.0
-        longer = sum(time > limit for time in self.times)
+        longer = sum(not time <= limit for time in self.times)
         return at_most(longer, self.rows, self.share)
 
     def bound(self, level: float, sense: Sense) -> float:
         """The time of a call that is far enough up the order; infinite with too few calls."""
         if self.refused(sense) is not None:
             return math.nan
-        ordered = sorted(self.times, reverse=True)
+        ordered = sorted((math.inf if t != t else t for t in self.times), reverse=True)
         for longer in range(len(ordered)):
             if at_most(longer, self.rows, self.share) > level:
                 return math.inf if longer == 0 else ordered[longer - 1]
@@ -443,10 +460,13 @@ class Mean(Measured):
     low, high:
         What a value can be, known before looking at the data.
     clusters:
-        Where rows are not independent, what they have in common: rows of one person, say. Rows of
-        one cluster then count together.
+        Where rows are not independent, what they have in common: rows of one person, say. The value
+        is then the mean over clusters: each counts once, with the mean of its rows, however many
+        they are. That is what the limit is about, and what is bounded; not the mean over rows.
 
     >>> round(Mean([0.0, 1.0, 0.5, 0.5]).value, 2)
+    0.5
+    >>> Mean([1.0, 1.0, 1.0, 0.0], clusters=["ann", "ann", "ann", "bob"]).value
     0.5
     """
 
@@ -469,16 +489,15 @@ class Mean(Measured):
                 f"Mean(values) must lie between low={low:g} and high={high:g}; row "
                 f"{int(outside.argmax())} has {found[outside][0]:g}"
             )
+        evidence: Evidence = Rows(tuple(found.tolist()), float(low), float(high))
+        if clusters is not None:
+            found = cluster_means(found, clusters)
+            weights = np.full(len(found), 1 / len(found))
+            parts = (found - low) / (high - low) * weights
+            inner = Parts(tuple(parts.tolist()), tuple(weights.tolist()))
+            evidence = Scaled(inner, float(low), float(high))
         mean = float(found.mean())
-        evidence: Evidence
-        if clusters is None:
-            evidence = Rows(tuple(found.tolist()), float(low), float(high))
-            stderr = float(found.std(ddof=1)) / math.sqrt(len(found)) if len(found) > 1 else 0.0
-        else:
-            parts, weights = clustered((found - low) / (high - low) / len(found), clusters)
-            evidence = Scaled(Parts(tuple(parts), tuple(weights)), float(low), float(high))
-            spread = np.array(parts) - (mean - low) / (high - low) * np.array(weights)
-            stderr = (high - low) * math.sqrt(float(spread @ spread))
+        stderr = float(found.std(ddof=1)) / math.sqrt(len(found)) if len(found) > 1 else 0.0
         made = super().__new__(cls, mean, stderr)
         made.evidence = evidence
         return made
@@ -523,19 +542,17 @@ class Scaled:
         return self.low + (self.high - self.low) * self.inner.bound(level, sense)
 
 
-def clustered(parts: Any, clusters: Sequence[Any]) -> tuple[list[float], list[float]]:
-    """Sums of the parts by cluster, and the largest that each sum could be.
+def cluster_means(values: NDArray[np.float64], clusters: Sequence[Any]) -> NDArray[np.float64]:
+    """The mean of each cluster.
 
-    >>> clustered(np.array([0.25, 0.0, 0.25, 0.25]), ["a", "a", "b", "c"])
-    ([0.25, 0.25, 0.25], [0.5, 0.25, 0.25])
+    >>> cluster_means(np.array([1.0, 0.0, 0.25, 0.5]), ["a", "a", "b", "c"]).tolist()
+    [0.5, 0.25, 0.5]
     """
-    if len(clusters) != len(parts):
-        raise GoalError(f"{len(clusters)} clusters for {len(parts)} rows")
+    if len(clusters) != len(values):
+        raise GoalError(f"{len(clusters)} clusters for {len(values)} rows")
     names = {name: place for place, name in enumerate(dict.fromkeys(clusters))}
     codes = [names[name] for name in clusters]
-    sums = np.bincount(codes, parts, len(names))
-    sizes = np.bincount(codes, minlength=len(names)) / len(parts)
-    return sums.tolist(), sizes.tolist()
+    return np.bincount(codes, values, len(names)) / np.bincount(codes, minlength=len(names))
 
 
 # -- inside --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acetune.certification.evidence import Measured, Quantile
+from acetune.certification.evidence import Evidence, Measured, Quantile, Refused
 from acetune.constraints import _reserved_device as _reserved
 from acetune.core.errors import GoalError
 from acetune.core.goals import Estimate
@@ -72,10 +72,15 @@ class LatencyProfile:
         """Any percentile, with its standard error."""
         return Measured(*quantile(self.times_ms, percentile / 100), self._evidence(percentile))
 
-    def _evidence(self, percentile: float) -> Quantile:
+    def _evidence(self, percentile: float) -> Evidence:
         """Calls that are far enough from each other to be nearly independent."""
-        calls = self.times_ms if self.calls_ms is None else spaced(self.calls_ms)
-        return Quantile(tuple(calls.tolist()), 1 - percentile / 100, self.hardware)
+        if self.calls_ms is None:
+            return Refused(
+                "the order of the calls is not known, so neither is how they depend on each other: "
+                "give LatencyProfile(..., calls_ms=...)"
+            )
+        share = 1 - percentile / 100
+        return Quantile(tuple(spaced(self.calls_ms, share).tolist()), share, self.hardware)
 
     def __str__(self) -> str:
         shown = ", ".join(
@@ -289,24 +294,31 @@ def quantile(sample: NDArray[np.float64], share: float) -> Estimate:
     return Estimate(value, math.sqrt(max(0.0, variance)))
 
 
-def spaced(calls: NDArray[np.float64]) -> NDArray[np.float64]:
+def spaced(calls: NDArray[np.float64], share: float = 0.05) -> NDArray[np.float64]:
     """Every call, or every second, third ... one: so that the next tells little of the one before.
 
     A machine that is slow for a moment is slow for several calls. The spacing is the shortest at
-    which the ranks of two calls are hardly correlated.
+    which two calls are hardly correlated: in their ranks, in whether they are among the slowest
+    ``share`` of calls, and in whether they are among the slowest half of these. Slow spells that
+    are rarer or longer than the measurement can show are not noticed.
 
     >>> times = np.repeat(np.random.default_rng(0).random(100), 3)
     >>> len(spaced(times)) <= 100
     True
     """
+    count = len(calls)
+    calls = np.where(np.isnan(calls), np.inf, calls)
     ordered = np.sort(calls)
-    ranks = (np.searchsorted(ordered, calls) + np.searchsorted(ordered, calls, "right")) / 2.0
-    ranks -= ranks.mean()
-    whole = float(ranks @ ranks)
-    for spacing in range(1, max(2, len(calls) // 4)):
-        if whole == 0 or float(ranks[:-spacing] @ ranks[spacing:]) / whole <= 2 / len(calls) ** 0.5:
+    series = [(np.searchsorted(ordered, calls) + np.searchsorted(ordered, calls, "right")) / 2.0]
+    for part in (share, share / 2):
+        slow = min(count, max(2, round(count * part)) + 1)
+        series.append((calls > ordered[-slow]).astype(float))
+    centred = [one - one.mean() for one in series]
+    units = [one / math.sqrt(one @ one) for one in centred if one @ one > 0]
+    for spacing in range(1, max(2, count // 4)):
+        if all(float(one[:-spacing] @ one[spacing:]) <= 2 / count**0.5 for one in units):
             return calls[::spacing]
-    return calls[:: max(1, len(calls) // 4)]
+    return calls[:: max(1, count // 4)]
 
 
 def _at_least(rank: int, n: int, chance: NDArray[np.float64]) -> NDArray[np.float64]:

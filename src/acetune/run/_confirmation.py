@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from acetune.certification.account import Account
-from acetune.certification.evidence import evidence_of, normal_quantile
+from acetune.certification.evidence import Evidence, Refused, evidence_of, normal_quantile
 from acetune.certification.planning import more_rows
 from acetune.certification.procedure import Position, choose
 from acetune.core.errors import ReportError
@@ -69,9 +69,10 @@ def confirm_best(
     """Test kept checkpoints on fresh data and issue certificates. Each use is recorded.
 
     What will be tested, and in which order, is written before fresh data is touched, and depends on
-    the search alone: nothing that fresh data has said so far. A checkpoint that a look has listed
-    is not tested again on the same rows (``data`` names them). One whose model is broken is left
-    out: that is known without fresh data.
+    the search alone: nothing that fresh data has said so far. A look that was cut off, or in which
+    ``confirm`` went wrong, goes on with the candidates that it has listed: others cost another look.
+    A checkpoint that a look has listed is not tested again on the same rows (``data`` names them).
+    One whose model is broken is not chosen: that is known without fresh data.
 
     The test ends with the first candidate that is not certified. Where none was, better ones are
     measured from the best down, until one holds: it is the answer, without a certificate.
@@ -80,18 +81,23 @@ def confirm_best(
     if look is None:
         return
     certified: FoundCheckpoint | None = None
-    for found in look.candidates:  # from safe to bold
+    for place, found in look.places.items():  # from safe to bold
+        status = look.status_of(place)
+        if found is None or (status is None and found not in look.usable):
+            break  # what is gone passes no test, and the sequence ends with the first such
         if certified is not None and look.loss(found) >= look.loss(certified):
             continue  # it would not be the answer
-        status = look.status_of(found) or look.judge(driver, found, listeners)
+        if status is None:
+            status = look.judge(driver, found, listeners, in_sequence=True)
         if status is None:
             return
         if status != "certified":
             break
         certified = found
     if certified is None:
-        for found in sorted(look.candidates, key=look.loss):
-            status = look.status_of(found) or look.judge(driver, found, listeners)
+        for found in sorted(look.usable, key=look.loss):
+            status = look.status_of(checkpoint_key(found))
+            status = status or look.judge(driver, found, listeners, in_sequence=False)
             if status is None:
                 return
             if status == "holds":
@@ -107,13 +113,14 @@ class _Look:
         coordinator: StudyCoordinator,
         number: int,
         level: float,
-        candidates: Sequence[FoundCheckpoint],
+        places: Mapping[CheckpointKey, FoundCheckpoint | None],
+        usable: Sequence[FoundCheckpoint],
     ) -> None:
         self._coordinator, self._number, self._level = coordinator, number, level
-        self.candidates = candidates
+        self.places, self.usable = places, usable  # all that was fixed; those whose model is there
         self._said: dict[CheckpointKey, Status] = {}
-        self._passing = True
         for use in coordinator.store.rows("SELECT * FROM confirmations ORDER BY use"):
+            # where confirm went wrong it is asked once more in this session
             if use["look"] == number and use["status"] != "unconfirmed":
                 self._said[use["trial"], use["attempt"], use["step"]] = use["status"]
 
@@ -135,21 +142,21 @@ class _Look:
         number = len(looks) + 1
         if looks and looks[-1]["ended"] is None:
             number, under_way = looks[-1]["look"], looks.pop()
-            values = store.rows(
-                "SELECT 1 FROM confirmations WHERE look = ? AND metrics != '{}'", (number,)
-            )
-            if values and under_way["data"] != data:  # on other rows another look begins
-                with store.transaction():
-                    store.end_look(number, time.time())
-                looks.append(under_way)
-                number += 1
-            elif values:  # fresh data has spoken: what was fixed stays
-                fixed = [known[place] for place in under_way["candidates"]]
-                left = _usable([found for found in fixed if found is not None], listeners)
-                return cls(coordinator, number, under_way["level"], left)
+            if under_way["data"] == data:  # confirm may have been called: what was fixed stays
+                fixed = {place: known[place] for place in under_way["candidates"]}
+                usable = _usable([one for one in fixed.values() if one is not None], listeners)
+                look = cls(coordinator, number, under_way["level"], fixed, usable)
+                look.say_gone(listeners)
+                return look
+            with store.transaction():  # on other rows another look begins
+                store.end_look(number, time.time())
+            looks.append(under_way)
+            number += 1
         level = account.level(number)
         tested = {place for look in looks if look["data"] == data for place in look["candidates"]}
-        usable = _usable(pool, listeners)
+        # what is kept only because a look has listed it is no candidate for another
+        best = coordinator.kept_models.best()
+        usable = _usable([found for found in pool if checkpoint_key(found) in best], listeners)
         positions = positions_of(coordinator.goals, usable)
         enough = normal_quantile(1 - level) + _SAFE_ENOUGH
         chosen = [usable[i] for i in choose(positions, top, enough)]
@@ -158,21 +165,37 @@ class _Look:
             return None
         with store.transaction():
             store.put_look(number, level, data, list(map(checkpoint_key, candidates)), time.time())
-        return cls(coordinator, number, level, candidates)
+        places = {checkpoint_key(found): found for found in candidates}
+        return cls(coordinator, number, level, places, candidates)
+
+    def say_gone(self, listeners: Listeners) -> None:
+        """Tell people what was fixed, was not tested yet and cannot be any more."""
+        usable = set(map(checkpoint_key, self.usable))
+        waiting = [place for place in self.places if place not in self._said]
+        gone = [place for place in waiting if place not in usable]
+        if not gone:
+            return
+        trials = ", ".join(str(trial) for trial, *_ in gone)
+        ends = "nothing is tested" if gone == waiting else "the test ends before the first of them"
+        listeners.notice(
+            f"look {self._number} at fresh data was to test the models of trials {trials}, which "
+            f"are gone: {ends}. The same call once more tests other candidates, in a new look"
+        )
 
     def loss(self, found: FoundCheckpoint) -> float:
         """The loss of a candidate in the search."""
         return self._coordinator.goals.objective.loss(found.value)
 
-    def status_of(self, found: FoundCheckpoint) -> Status | None:
+    def status_of(self, place: CheckpointKey) -> Status | None:
         """What this look has said of a candidate, in this session or in one before."""
-        said = self._said.get(checkpoint_key(found))
-        self._passing = self._passing and said in ("certified", None)
-        return said
+        return self._said.get(place)
 
-    def judge(self, driver: Driver, found: FoundCheckpoint, listeners: Listeners) -> Status | None:
+    def judge(
+        self, driver: Driver, found: FoundCheckpoint, listeners: Listeners, *, in_sequence: bool
+    ) -> Status | None:
         """Measure a candidate on fresh data, test it and write what came out.
 
+        Only ``in_sequence``, where all before it have passed, can it be certified.
         None: the user has interrupted it, or ``confirm`` would go wrong for every other model too.
         """
         assert found.kept is not None  # only such are candidates
@@ -181,14 +204,16 @@ class _Look:
             return None
         goals = self._coordinator.goals
         wrong = None if result.error is not None else wrong_names(goals, result.measured)
-        status = self._record(found, result, wrong)
+        status = self._record(found, result, wrong, in_sequence)
         self._said[checkpoint_key(found)] = status
         if status != "broken" and wrong is not None:
             listeners.notice(wrong)
             return None  # the fresh data is spared
         return status
 
-    def _record(self, found: FoundCheckpoint, result: Evaluated, wrong: str | None) -> Status:
+    def _record(
+        self, found: FoundCheckpoint, result: Evaluated, wrong: str | None, in_sequence: bool
+    ) -> Status:
         """Write what ``confirm`` said of a checkpoint; returns the verdict."""
         goals, error = self._coordinator.goals, result.error or wrong
         values: dict[str, Estimate] = {}
@@ -208,10 +233,8 @@ class _Look:
             if limit.name in values:
                 bounds[limit.name] = self._bound(limit, result.measured[limit.name])
         passes = all(bound.passes for bound in bounds.values())
-        if status == "holds" and passes and goals.constraints and self._passing:
+        if status == "holds" and passes and goals.constraints and in_sequence:
             status = "certified"
-        else:
-            self._passing = False  # the sequence has ended
         store = self._coordinator.store
         with store.transaction():
             store.add_confirmation(
@@ -227,9 +250,15 @@ class _Look:
 
     def _bound(self, limit: Constraint, value: object) -> Bound:
         """What can be claimed about a constraint at the level of this look."""
-        evidence = evidence_of(limit, value)
+        try:
+            return self._bound_from(evidence_of(limit, value), limit)
+        except Exception as error:  # also of a user's own evidence: it certifies nothing
+            why = f"its bound could not be computed: {type(error).__name__}: {error}"
+            return self._bound_from(Refused(why), limit)
+
+    def _bound_from(self, evidence: Evidence, limit: Constraint) -> Bound:
         refused = evidence.refused(limit.sense)
-        p_value = evidence.p_value(limit.limit, limit.sense)
+        p_value = 1.0 if refused else evidence.p_value(limit.limit, limit.sense)
         reach = math.nan if refused else evidence.bound(self._level, limit.sense)
         more = None
         if refused is None and p_value > self._level:
@@ -249,7 +278,8 @@ class _Look:
     def end(self) -> None:
         """The test is over: on these rows none of its candidates is tested again.
 
-        Not so where ``confirm`` went wrong: it may be mended, and then the look goes on.
+        Not so where ``confirm`` went wrong: it may be mended, and then the look goes on, with the
+        same candidates.
         """
         if "unconfirmed" in self._said.values():
             return

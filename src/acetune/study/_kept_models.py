@@ -42,6 +42,8 @@ class KeptModels:
         self._doomed: list[Path] = []
         # checkpoints that hold but for a margin of acetune's own: they may be certified too
         self._bold: dict[_ModelKey, Position] = {}
+        # what looks at fresh data have listed: a verdict is worth little without its model
+        self._listed: set[_ModelKey] = set()
         self._aims = any(limit.margin_is_auto for limit in stopper.goals.constraints)
 
     @property
@@ -153,13 +155,17 @@ class KeptModels:
         """
         self._unsettled = {key for key in self._unsettled if key[0] != reporting}
         if not self._stopper.policy.checks_after_run and len(self._models) > 1:
-            self._keep_only(self._best_valid() | self._best_bold() | self._unsettled)
+            self._keep_only(self.best() | self._listed | self._unsettled)
 
     def prune_after_run(self) -> None:
         """Keep the models of the best valid checkpoints, and unchecked ones that are better."""
         limit = self._stopper.history.gate  # what could still become the answer is better
         unchecked = {key for key, loss in self._losses_unchecked().items() if loss < limit}
-        self._keep_only(self._best_valid() | self._best_bold() | unchecked)
+        self._keep_only(self.best() | self._listed | unchecked)
+
+    def best(self) -> set[_ModelKey]:
+        """What is kept for the search's own sake: which looks there were does not matter."""
+        return self._best_valid() | self._best_bold()
 
     def _best_valid(self) -> set[_ModelKey]:
         """The best ``keep`` models of valid checkpoints, and those of running trials' best."""
@@ -217,6 +223,8 @@ class KeptModels:
     def load(self) -> None:
         """Take over what an earlier session kept; delete what it had not acknowledged."""
         files, rows = self._store.files, self._store.kept()
+        # all of them, whatever fresh data said: so what is kept tells nothing of it
+        self._listed = {place for look in self._store.looks() for place in look["candidates"]}
         for row in rows:
             if row.kind == "model":
                 self._models[row.trial, row.attempt, row.step] = row.kept

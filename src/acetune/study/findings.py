@@ -21,8 +21,9 @@ _NORMAL_95 = 1.959963984540054
 class Bound:
     """What fresh data lets one claim about a constraint.
 
-    The true value stays within ``value`` but for a probability of ``level``. Where that is within
-    the limit, the constraint passes. ``refused`` says why there is no bound, ``more_rows`` how many
+    ``value`` comes from a method that gives one which the true value lies beyond with a probability
+    of at most ``level``, over the draw of the fresh rows; nearly so where it is ``approximate``. The
+    constraint passes where ``p_value``, of the limit itself, is at most ``level``. ``refused`` says why there is no bound, ``more_rows`` how many
     times as many rows would probably do where the value holds and the bound does not.
     """
 

@@ -53,9 +53,13 @@ def claim(result: StudyResult) -> str:
     if not limits:
         return "nothing was to be kept: the study has no limits on models"
     errs = percent(1 - result.confidence)
+    confirmation = None if result.best is None else result.best.confirmation
+    bounds = {} if confirmation is None else confirmation.bounds
+    nearly = "approximately " if any(bound.approximate for bound in bounds.values()) else ""
     said = {
-        "certified": f"it keeps {limits} on data like the fresh rows. The method behind this is "
-        f"wrong in at most {errs} of studies",
+        "certified": f"certified to keep {limits} by a procedure that issues a certificate for a "
+        "model that breaks a limit, on the population that the fresh rows were drawn from, in at "
+        f"most {nearly}{errs} of studies",
         "holds": f"it kept {limits} on the fresh rows; on other rows it may not: that was too "
         "close to call",
         "unconfirmed": f"it kept {limits} on the rows that it was chosen by; nothing is known of "

@@ -324,24 +324,43 @@ class Suite:
     def average_failure_rate(self, probabilities: Array | Answers) -> Estimate:
         """The mean over tests; its standard error takes the cases as drawn independently.
 
-        A certificate does not: for it all cases that begin with the same sentence are one cluster.
+        A certificate does not: for it all cases that begin with the same sentence are one cluster,
+        which counts once in each test.
         """
         answers = probabilities if isinstance(probabilities, Answers) else Answers(probabilities)
         return Measured(*average(self.failure_rates(answers)), self._evidence(answers))
 
     def _evidence(self, answers: Answers) -> Evidence:
-        """What each source sentence adds to the average, and the most that it could."""
+        """What each source sentence adds to the average over tests, and the most that it could.
+
+        A sentence counts once in each test, with the share of its cases that fail, however many
+        they are: weighed by their number the sum would be no mean over sentences that are drawn.
+        """
         parts: dict[str, float] = {}
         weights: dict[str, float] = {}
-        for test, counted, failed in self._judged(answers):
+        tests: dict[str, list[int]] = {}
+        cases = 0
+        for number, (test, counted, failed) in enumerate(self._judged(answers)):
             if not counted.any():
                 return Refused(f"every case of the test {test.name!r} was left out")
-            weight = 1 / (len(self.tests) * int(counted.sum()))
-            for case, counts, fails in zip(test.cases, counted, failed, strict=True):
-                if counts:
-                    weights[case[0]] = weights.get(case[0], 0.0) + weight
-                    parts[case[0]] = parts.get(case[0], 0.0) + weight * bool(fails)
-        return Parts(tuple(parts.values()), tuple(weights.values()))
+            fails: dict[str, list[bool]] = {}
+            for place in np.flatnonzero(counted).tolist():
+                fails.setdefault(test.cases[place][0], []).append(bool(failed[place]))
+            weight = 1 / (len(self.tests) * len(fails))
+            for sentence, found in fails.items():
+                weights[sentence] = weights.get(sentence, 0.0) + weight
+                share = sum(found) / len(found)
+                parts[sentence] = parts.get(sentence, 0.0) + weight * share
+                tests.setdefault(sentence, []).append(number)
+                cases = max(cases, len(found))
+        how = "Hoeffding-Bentkus bound over independent source sentences"
+        if cases > 1:
+            mean = math.fsum(parts.values())
+            how += f", each of which counts once in a test: a mean of {mean:.4g}"
+        # which tests a sentence stands in may tell of failures
+        shared = any(len(own) > 1 for own in tests.values())
+        mixed = shared and len({tuple(own) for own in tests.values()}) > 1
+        return Parts(tuple(parts.values()), tuple(weights.values()), how, approximate=mixed)
 
 
 def average(rates: Mapping[str, FailureRate]) -> Estimate:
