@@ -247,9 +247,7 @@ def test_a_failed_candidate_ends_the_sequence_also_where_its_model_is_gone(study
         return {"g": UNSURE} if model[0] == 4 else raises(model)
 
     run(study, first)
-    assert uses(study) == [(1, 4, "holds"), (1, 2, "unconfirmed"), (1, 3, "unconfirmed")] + [
-        (1, 1, "unconfirmed")
-    ]
+    assert uses(study) == [(1, 4, "holds"), *((1, trial, "unconfirmed") for trial in (2, 3, 1))]
     lose(study, 4)
     result = run(study, fresh(dict.fromkeys(range(1, 5), SURE)))
     assert result.status == "holds" and "certified" not in {status for *_, status in uses(study)}

@@ -79,7 +79,7 @@ def evidence_of(constraint: Constraint, value: object) -> Evidence:
                 f"{constraint.name!r} is declared exact, but what was returned is an estimate: "
                 "leave exact=True out, or return a number that is none"
             )
-        return Exact(float(number))  # type: ignore[arg-type]
+        return Exact(float(number))
     if found is not None:
         return found  # type: ignore[no-any-return]
     if isinstance(value, tuple) and len(value) == 2:

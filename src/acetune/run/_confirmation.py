@@ -70,7 +70,7 @@ def confirm_best(
 
     What will be tested, and in which order, is written before fresh data is touched, and depends on
     the search alone: nothing that fresh data has said so far. A look that was cut off, or in which
-    ``confirm`` went wrong, goes on with the candidates that it has listed: others cost another look.
+    ``confirm`` went wrong, goes on with the candidates that it has listed; others cost another one.
     A checkpoint that a look has listed is not tested again on the same rows (``data`` names them).
     One whose model is broken is not chosen: that is known without fresh data.
 

@@ -22,9 +22,10 @@ class Bound:
     """What fresh data lets one claim about a constraint.
 
     ``value`` comes from a method that gives one which the true value lies beyond with a probability
-    of at most ``level``, over the draw of the fresh rows; nearly so where it is ``approximate``. The
-    constraint passes where ``p_value``, of the limit itself, is at most ``level``. ``refused`` says why there is no bound, ``more_rows`` how many
-    times as many rows would probably do where the value holds and the bound does not.
+    of at most ``level``, over the draw of the fresh rows; nearly so where it is ``approximate``.
+    The constraint passes where ``p_value``, of the limit itself, is at most ``level``. ``refused``
+    says why there is no bound, ``more_rows`` how many times as many rows would probably do where
+    the value holds and the bound does not.
     """
 
     level: float
