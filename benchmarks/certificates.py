@@ -141,7 +141,7 @@ def clusters(number: int, limit: float) -> Passes:
             sizes = rng.integers(1, 5, number)
             failed = (rng.random(number) < limit * sizes / 2.5).astype(float)
             names = np.repeat(np.arange(number), sizes).tolist()
-            value = Mean(np.repeat(failed, sizes), clusters=names)
+            value = Mean(np.repeat(failed, sizes).tolist(), clusters=names)
             found.append(value.evidence.p_value(limit, "<=") <= level)
         return np.array(found)[:, None]
 
