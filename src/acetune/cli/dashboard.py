@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import webbrowser
 from pathlib import Path
@@ -43,7 +44,7 @@ def dashboard(
             )
         if open_page:
             threading.Thread(target=webbrowser.open, args=(address.url,), daemon=True).start()
-        try:
+        # started in the background of a shell, the server ends without an interrupt
+        with contextlib.suppress(KeyboardInterrupt):
             server.run()
-        except KeyboardInterrupt:
-            typer.echo("The dashboard has ended; the study is as it was.")
+        typer.echo("The dashboard has ended; the study is as it was.")
