@@ -24,7 +24,7 @@ from acetune.core.outcome import outcome
 from acetune.core.trial_record import Progress
 from acetune.policies import make_policy
 from acetune.policies.stopper import StopperTrial, stopper_of
-from acetune.ray import AceSearch
+from acetune.ray import AceSearch, _results
 from acetune.ray._ray_link import RayLink, Saving
 from acetune.ray._result_format import (
     BEST_VALUE,
@@ -312,3 +312,26 @@ def test_tests_start_ray_in_one_place() -> None:
     starting = re.compile(r"^ *ray\.init\(", re.MULTILINE)
     files = [path.name for path in TESTS.rglob("*.py") if starting.search(path.read_text("utf-8"))]
     assert sorted(files) == ["driver.py", "one_ray.py"]  # the first is a process of its own
+
+
+def test_what_ray_has_forgotten_is_said(tmp_path: Path) -> None:
+    def train(trial: acetune.Trial) -> None:
+        for step in trial.steps(2):
+            trial.report(1.0 / step, model=step)
+
+    found = acetune.tune(
+        train,
+        {"x": acetune.uniform(0, 1)},
+        objective="loss",
+        mode="min",
+        constraints=[acetune.Constraint("g", upper=5, check=float)],
+        max_trials=1,
+        study=tmp_path / "acetune.db",
+        progress=False,
+    )
+    assert found.best is not None
+    for loss in (None, 0.75):
+        with pytest.warns(UserWarning, match="holds a better feasible checkpoint"):
+            _results._warn_of_forgotten(str(tmp_path), loss)
+    _results._warn_of_forgotten(str(tmp_path), found.best.value)  # warnings are errors here
+    _results._warn_of_forgotten(str(tmp_path / "elsewhere"), None)

@@ -22,7 +22,7 @@ from acetune.certification._binomial import at_least, at_most, lower_bound, uppe
 from acetune.certification._bounded_means import betting_p_value, sum_p_value
 from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint, Estimate
-from acetune.core.numbers import is_number, require_whole
+from acetune.core.numbers import as_whole, is_number
 
 Sense: TypeAlias = Literal["<=", ">="]
 _STEPS = 24  # of a bisection, for bounds that people read
@@ -434,7 +434,8 @@ class Share(Measured):
 
     def __new__(cls, count: int, rows: int) -> Self:
         """The share, with a standard error that has a success and a failure added."""
-        count, rows = (_whole(name, n) for name, n in (("count", count), ("rows", rows)))
+        count = as_whole(count, "count", 0, GoalError)
+        rows = as_whole(rows, "rows", 0, GoalError)
         if rows < 1 or count > rows:
             raise GoalError(f"Share needs 0 <= count <= rows, and a row, got {count} of {rows}")
         p = (count + 1) / (rows + 2)
@@ -567,13 +568,6 @@ def normal_quantile(share: float) -> float:
     from statistics import NormalDist
 
     return NormalDist().inv_cdf(share)
-
-
-def _whole(name: str, number: object) -> int:
-    if isinstance(number, np.integer):
-        number = int(number)
-    require_whole(name, number, least=0)  # type: ignore[arg-type]
-    return int(number)  # type: ignore[call-overload, no-any-return]
 
 
 def _within(value: float, limit: float, sense: Sense) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import posixpath
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +13,11 @@ from typing import Any, Literal
 
 from ray import tune
 
-from acetune.core.errors import BrokenModelError, ReportError
+from acetune.core.errors import BrokenModelError, ReportError, StudyError
 from acetune.ray import _result_format as wire
-from acetune.ray._experiment import close_experiment
+from acetune.ray._experiment import STUDY_NAME, close_experiment
+from acetune.study.best_checkpoints import valid_checkpoints
+from acetune.study.view import viewing
 from acetune.trial.artifacts import (
     fault,
     is_name_in_experiment,
@@ -76,6 +80,7 @@ def best_result(result_grid: tune.ResultGrid) -> BestResult | None:
             found = wire.best_in(row)
             if found is not None and found.feasible and (best is None or found.loss < best[0].loss):
                 best = found, row, result
+    _warn_of_forgotten(result_grid.experiment_path, None if best is None else best[0].loss)
     if best is None:
         return None
     found, row, result = best
@@ -90,6 +95,25 @@ def best_result(result_grid: tune.ResultGrid) -> BestResult | None:
         result=result,
         model=wire.Model(found.model, found.size, found.digest) if ours and found.digest else None,
     )
+
+
+def _warn_of_forgotten(folder: str, loss: float | None) -> None:
+    """Say so if the study file knows something better than what Ray has kept of its results.
+
+    Ray forgets what came after its last snapshot when a driver is killed.
+    """
+    path = Path(folder) / STUDY_NAME
+    if not path.exists():  # on another disk, or named by the user
+        return
+    with contextlib.suppress(StudyError), viewing(path) as view:
+        objective = view.goals.objective
+        known = min((objective.loss(c.value) for c in valid_checkpoints(view, 1)), default=math.inf)
+        if known < (math.inf if loss is None else loss):
+            warnings.warn(
+                f"{path} holds a better feasible checkpoint than the results that Ray has kept, "
+                f"which forgets some when a driver is killed: see acetune.load({str(path)!r})",
+                stacklevel=3,
+            )
 
 
 def _results(result: tune.Result) -> Iterator[Mapping[str, Any]]:
