@@ -448,6 +448,39 @@ class Seen:
         same, pairs = concordant(lasted)
         return (same / pairs * len(lasted) + 0.7 * 4) / (len(lasted) + 4) if pairs else 0.7
 
+    def gain(self, octave: int, loss: float) -> float | None:
+        """The most that one of the 24 trials like this one gained, while steps quadrupled."""
+        for known in (octave, octave - 1, octave - 2):
+            lasted = [trial for trial in self.lasted if log2(trial.step) == known]
+            if len(lasted) >= 6:
+                finite = [t for t in lasted[-48:] if t.then < INF and t.later < INF]
+                finite.sort(key=lambda t: (t.then, t.then - t.later))
+                worse = sum(t.then < loss for t in finite)
+                while len(finite) > 24:
+                    # from the end that is farther away
+                    if worse > 12:
+                        del finite[0]
+                        worse -= 1
+                    else:
+                        del finite[-1]
+                return max(t.then - t.later for t in finite) if len(finite) >= 6 else None
+        return None
+
+    def most_gained(self, step: int, total: int, loss: float) -> float:
+        """To the last step: once more from where it could be by then."""
+        if max(step, 1) >= total:
+            return 0.0
+        gain = self.gain(log2(step), loss)
+        if gain is None:
+            return INF
+        gain *= min(1.0, (log(total) - log(step)) / log(4))
+        return max(0.0, gain + self.most_gained(4 * max(step, 1), total, loss - gain))
+
+
+def log2(step: int) -> int:
+    """Rounded down; of step 0 that of the first."""
+    return max(octave for octave in range(64) if 2**octave <= max(step, 1))
+
 
 def lengths() -> list[int]:
     """The powers of two."""
@@ -643,7 +676,7 @@ class AdaptiveRule(OtherRule):
             return 0.0
         correlation = math.sin(math.pi * (self.seen(study).order_kept(step) - 0.5))
         lost = NORMAL.inv_cdf(0.9) * math.sqrt(max(0.0, 1 - correlation**2))
-        stopped = min(0.8, NORMAL.cdf(2 * correlation - lost))
+        stopped = min(0.9, NORMAL.cdf(2 * correlation - lost))
         return 1.0 - float((1 - stopped) ** (1 / min(8, octave)))
 
     def rank(self, study: ReferenceStudy, report: Report) -> None:
@@ -673,6 +706,15 @@ class AdaptiveRule(OtherRule):
             soonest = min(total, report.step + 1)
             if below(known.best_chance(soonest, total, last.step, excess), self.hope):
                 report.stop = True
+        if total is not None and total <= 4 * report.step < 4 * total:
+            # its own check says nothing about others
+            before = study.checks[:-1] if report.measured is not None else study.checks
+            answer = min((c.loss for c in before if c.valid), default=INF)
+            best = min((r.loss for r in study.own(report.trial)), default=INF)
+            if answer < INF and best >= answer and report.loss < INF:
+                gained = self.seen(study).most_gained(report.step, total, report.loss)
+                if below(gained, report.loss - answer):
+                    report.stop = True
         self.remember(study, report)
 
 

@@ -107,6 +107,7 @@ def test_what_was_learned_can_be_left_out_again(
     assert left[2:] == pytest.approx(never[2:], rel=1e-4, abs=1e-4)
     assert found.agreement == expected.agreement
     assert found.order_kept(1, 0.7, 4.0) == expected.order_kept(1, 0.7, 4.0)
+    assert found.most_gained(1, 9, loss) == expected.most_gained(1, 9, loss)
 
 
 @examples_or_more(60)
@@ -122,6 +123,29 @@ def test_the_share_of_pairs_that_kept_their_order(
         seen.lasted.append(Lasted(octave, then, later))
     for step in (0, 1, 2, 3, 4, 6, 9, 1023, 2**62 + 5):
         assert learning.order_kept(step, 0.7, 4.0) == pytest.approx(seen.order_kept(step))
+
+
+@examples_or_more(60)
+@given(
+    st.lists(st.tuples(st.sampled_from([1, 2, 4, 8, 32]), losses, losses), max_size=130),
+    st.lists(st.tuples(steps, losses), min_size=1, max_size=5),
+)
+def test_the_most_that_trials_like_one_gained(
+    events: list[tuple[int, float, float]], asked: list[tuple[int, float]]
+) -> None:
+    learning, seen = Learning(), Seen()
+    for step, then, later in events:
+        for last, loss in asked:  # what is kept to answer faster must not grow old
+            learning.most_gained(step, last, loss)
+        learning.add_loss(4 * step, later, then)
+        seen.lasted.append(Lasted(step, then, later))
+    for last, loss in asked:
+        for step in (1, 3, 8, 15, 40, 64):
+            if loss == math.inf:
+                assert learning.most_gained(step, last, loss) == math.inf
+                continue
+            expected = seen.most_gained(step, last, loss)
+            assert learning.most_gained(step, last, loss) == pytest.approx(expected)
 
 
 slopes_along = st.lists(st.floats(-2, 2), max_size=4)
@@ -200,6 +224,31 @@ def trending(draw: st.DrawFn) -> Study:
 @examples_or_more(100)
 @given(trending())
 def test_trends_against_the_plain_rule(study: Study) -> None:
+    with contextlib.suppress(CloseCallError):
+        Pair(study).play()
+
+
+@st.composite
+def outrun(draw: st.DrawFn) -> Study:
+    """Many short trials, most of them checked and valid: some cannot catch up with the answer."""
+    turns = draw(st.lists(st.integers(0, 2), min_size=60, max_size=160))
+    gains = draw(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, -0.5]), min_size=3, max_size=9))
+    starts = draw(st.lists(st.integers(0, 40), min_size=3, max_size=9))
+    check = Checked((0.0, 0.0, 0.0), 0.25, None, 0.0, False)
+    events: list[Report | Retry] = []
+    for at, slot in enumerate(turns):
+        value = starts[at // 9 % len(starts)] / 8 - gains[at % len(gains)] * (at % 9)
+        events.append(Report(slot, 0, value, True, 1.0, check))
+        if draw(st.integers(0, 40)) == 0:
+            events.append(Retry(slot, draw(st.integers(0, 4))))
+    lengths = draw(st.lists(st.sampled_from([4, 5, 8, 17]), min_size=1, max_size=2))
+    limits = draw(st.sampled_from([(), (Limit("g0", upper=0.5),)]))
+    return Study("min", limits, draw(rules | lasting), 1, tuple(lengths), tuple(events))
+
+
+@examples_or_more(100)
+@given(outrun())
+def test_who_is_outrun_against_the_plain_rule(study: Study) -> None:
     with contextlib.suppress(CloseCallError):
         Pair(study).play()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from acetune.core.decision import Action, Decision, Stratum
 from acetune.core.errors import GoalError
 from acetune.core.history import History
-from acetune.core.learning import Trend, combined
+from acetune.core.learning import Learning, Trend, combined
 from acetune.core.measured_costs import Costs
 from acetune.core.numbers import is_number, require_share
 from acetune.core.observation import Observation
@@ -39,6 +39,12 @@ _HOPELESS = Wording(
     "violated when last checked, with a chance of {chance:.0%} to hold the limits by step {by}",
     "no longer likely to hold the limits",
 )
+_OUTRUN = Wording(
+    "cannot_beat_the_answer",
+    "would have to gain {needed:.3g} after step {step} to beat the best feasible checkpoint; no "
+    "trial like it gained more than {gained:.3g}",
+    "unlikely to beat the best feasible checkpoint",
+)
 _PLANNED = Wording(
     "checked_where_it_decides",
     "due where waiting would not make it likelier to hold the limits: before they are lost, or "
@@ -55,7 +61,8 @@ _BEST = 2.0  # trials this many standard deviations ahead in the end
 _SAFETY = 1.2815515655446008  # are kept at each octave with a probability of 0.9: its quantile
 _EXPECTED, _WEIGHT = 0.7, 4.0  # order kept before anything is known, and how many trials that is
 _FEWEST = 4  # reports at a step, from which on the worst are stopped
-_MOST = 0.8  # share that is stopped in an octave at most
+_MOST = 0.9  # share that is stopped in an octave at most
+_TRAINED = 0.25  # share of its steps after which a trial may be said to be outrun
 _NEAREST = 0.25  # of those that violate limits at a step: the share that is never without hope
 _KNOWN = 3  # pairs of checks from which on trends are believed
 _LIKELY = 0.5  # a check can wait while the limits will hold with this probability
@@ -80,6 +87,8 @@ class Adaptive(Policy):
       not wait.
     - **Hopeless trials** end: violated when last checked, with no chance to hold the limits later.
       Those nearest to the limits at their step go on all the same: from them the study learns.
+    - **Outrun trials** end: after a quarter of its steps, a trial that would have to gain more than
+      any trial like it has gained from there on, to beat the best feasible checkpoint so far.
     - **Never checked** trials are not stopped by their rank where few checks find valid and a
       better objective does not come with smaller violations.
     - Of several constraints, those after the first violated one are not measured.
@@ -198,6 +207,11 @@ class Adaptive(Policy):
             if chance < self.hope:
                 action, why = Action.STOP, _HOPELESS
                 numbers = {"chance": chance, "by": by}
+        if action is Action.CONTINUE and history.best is not None:
+            needed, gained = _to_gain(trial.progress, report, history.best.loss, learned)
+            if gained < needed:
+                action, why = Action.STOP, _OUTRUN
+                numbers = {"needed": needed, "gained": gained}
         return Decision(action, why, report.stratum, better + 1, n, step, numbers)
 
     def _chance(
@@ -214,6 +228,16 @@ class Adaptive(Policy):
     def schedule(self, trial: TrialRecord) -> Reason:
         """Where it decides."""
         return Reason(_PLANNED)
+
+
+def _to_gain(
+    trial: Progress, report: Observation, answer: float, learned: Learning
+) -> tuple[float, float]:
+    """What a trial has yet to gain to beat the answer, and the most that it can be expected to."""
+    step, total = report.step, trial.total_steps
+    if total is None or not _TRAINED * total <= step < total or trial.best_loss < answer:
+        return 0.0, math.inf
+    return report.loss - answer, learned.most_gained(step, total, report.loss)
 
 
 def _rarely_valid(costs: Costs) -> bool:
