@@ -84,7 +84,8 @@ class Contender:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._lines.close()
+        with contextlib.suppress(OSError):  # it has ended already
+            self._lines.close()
         self._child.socket.close()
         self._child.kill()
 
@@ -94,7 +95,8 @@ class Contender:
             self._fail(line)
 
     def start(self) -> None:
-        print("start", file=self._lines, flush=True)
+        with contextlib.suppress(OSError):  # how it has ended is told where its result is read
+            print("start", file=self._lines, flush=True)
 
     def result(self, timeout_s: float) -> Ran:
         line = self._read(timeout_s)
