@@ -181,3 +181,27 @@ def test_it_is_refused_where_nothing_is_certified() -> None:
         Goals(Objective("loss"), (Constraint("g", upper=2, margin_se="auto"),))
     with pytest.raises(GoalError, match="margin_se must be a number or 'auto', got 'much'"):
         Constraint("g", upper=2, margin_se="much")  # type: ignore[arg-type]
+
+
+def test_worse_and_safer_ones_are_checked_and_kept(study: Path) -> None:
+    """Bold ones do not close the gate, and near-twins of the best do not crowd out safe ones."""
+    # the bold first, then near-twins 3.5 standard errors from the limit, and safer, worse ones
+    bold = [[(0.1, 1.95)]]
+    twins = [[(1.0 + 0.01 * n, 1.65)] for n in range(4)]
+    safer = [[(2.0, 1.6)], [(2.1, 1.55)], [(3.0, 1.2)]]
+    table = [*bold, *safer, *twins]
+    options: dict[str, Any] = {
+        "constraints": [Constraint("g", upper=2, check=measured)],
+        "policy": ACE(truncation=0, interval=1),  # with its gate
+        "xs": range(len(table)),
+        "confirm_top": 3,
+        "keep_models": 3,
+    }
+    result = tune(by_hand(table), study, confirm=lambda model: {"g": UNSURE}, **options)
+    assert result.strata["valid"] >= 6  # what is worse than the bold one was checked all the same
+    with StudyView(study) as view:
+        order = [place[0] for place in view.looks[0]["candidates"]]
+        kept = {trial for trial, *_ in view.models}
+    # the safest, one between, and the best
+    assert order[0] in (3, 4) and order[-1] == 1 and len(order) == 3
+    assert {3, 4} & kept
