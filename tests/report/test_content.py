@@ -198,7 +198,7 @@ def test_a_real_study(study: Path) -> None:
     assert answer["load"] == 'acetune.load("study.db").best.load()'
     assert "certified on fresh data: g 1.5 (at most 1.945, limit ≤ 2; normal" in answer["trust"]
     assert (answer["status"], answer["confidence"]) == ("certified", 95)
-    assert "certified to keep g ≤ 2 by a procedure that issues" in answer["claim"]
+    assert "this model is certified to keep g ≤ 2 on data like the fresh rows" in answer["claim"]
     assert "1 look at fresh data" in answer["account"]
     assert [use["status"] for use in page["confirmations"]] == ["certified", "broken"]
     metrics = {m["name"]: (m["value"], m["stderr"]) for m in page["confirmations"][0]["metrics"]}
