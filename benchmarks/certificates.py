@@ -28,8 +28,8 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from acetune.certification.account import Account
-from acetune.certification.evidence import Mean, Quantile, Rows, compared
-from acetune.constraints.latency import spaced
+from acetune.certification.evidence import Mean, Parts, Quantile, Rows, compared
+from acetune.constraints.latency import SPELL, block_of
 from benchmarks.common import versions
 
 RESULTS = Path(__file__).parent / "results"
@@ -148,22 +148,70 @@ def clusters(number: int, limit: float) -> Passes:
     return passes
 
 
-def latency(calls: int, memory: float) -> Passes:
-    """Calls whose times remember the one before; the limit is the true 95th percentile."""
-    limit = stats.norm.ppf(0.95)
+def tests(rates: tuple[float, ...], sentences: int) -> Passes:
+    """A suite: tests with these failure rates, so many sentences each; their mean is the limit."""
+    limit, weight = sum(rates) / len(rates), 1 / (len(rates) * sentences)
+    weights = (weight,) * (len(rates) * sentences)
 
     def passes(rng: np.random.Generator, studies: int, level: float) -> Array:
-        noise = rng.normal(size=(studies, 1, calls))
-        times = noise.copy()
-        for call in range(1, calls):
-            times[..., call] = (
-                memory * times[..., call - 1] + math.sqrt(1 - memory**2) * noise[..., call]
-            )
-        found = np.empty((studies, 1), bool)
-        for place in np.ndindex(found.shape):
-            kept = tuple(spaced(times[place], 0.05).tolist())
-            found[place] = Quantile(kept, 0.05, "").p_value(limit, "<=") <= level
+        found = []
+        for _ in range(studies):
+            fails = sum(int(rng.binomial(sentences, rate)) for rate in rates)
+            parts = (weight,) * fails + (0.0,) * (len(weights) - fails)
+            found.append(Parts(parts, weights).p_value(limit, "<=") <= level)
+        return np.array(found)[:, None]
+
+    return passes
+
+
+def several_groups(rows: int, number: int, rate: float, limit: float) -> Passes:
+    """Groups of one size, the first with a rate that is larger by the limit."""
+    size = rows // number
+
+    def passes(rng: np.random.Generator, studies: int, level: float) -> Array:
+        counts = [
+            shared_counts(rng, studies, size, rate + limit * (group == 0), 0.7)
+            for group in range(number)
+        ]
+        found = np.ones((studies, CANDIDATES), bool)
+        for x in counts:
+            for y in counts:
+                if x is not y:
+                    found &= _near(x, size, y, size, 1.0, limit, level)
         return found
+
+    return passes
+
+
+def _timed(times: Array, limit: float, level: float, spell: int) -> Array:
+    """Which measurements of a 95th percentile pass: a row a study."""
+
+    def p_value(one: Array, block: int) -> float:
+        return Quantile(tuple(one.tolist()), 0.05, "", block).p_value(limit, "<=")
+
+    found = []
+    for one in times:
+        # longer blocks pass less: what is far from it with the shortest is not looked at again
+        p = p_value(one, 1 if spell == 1 else 2 * spell)
+        found.append((p_value(one, block_of(one, 0.05, spell)) if p <= 4 * level else p) <= level)
+    return np.array(found)[:, None]
+
+
+def latency(calls: int, memory: float, spell: int = SPELL) -> Passes:
+    """Calls whose times remember the one before; the limit is the true 95th percentile."""
+    limit = float(stats.norm.ppf(0.95))
+
+    def passes(rng: np.random.Generator, studies: int, level: float) -> Array:
+        found = []
+        for first in range(0, studies, 500):  # in parts: they are large
+            noise = rng.normal(size=(min(500, studies - first), calls))
+            times = noise.copy()
+            for call in range(1, calls):
+                times[:, call] = (
+                    memory * times[:, call - 1] + math.sqrt(1 - memory**2) * noise[:, call]
+                )
+            found.append(_timed(times, limit, level, spell))
+        return np.concatenate(found)
 
     return passes
 
@@ -174,18 +222,21 @@ def spells(calls: int, length: int) -> Passes:
     The true 95th percentile is then on the limit.
     """
 
-    def passes(rng: np.random.Generator, studies: int, level: float) -> Array:
+    def some(rng: np.random.Generator, studies: int, level: float) -> Array:
         slow = np.empty((studies, calls), bool)
         slow[:, 0] = rng.random(studies) < 0.05
         chance = rng.random((studies, calls))
+        begin = 0.05 if length == 1 else 0.05 / 0.95 / length
         for call in range(1, calls):
-            before = slow[:, call - 1]
-            begins = chance[:, call] < 0.05 / 0.95 / length
-            slow[:, call] = np.where(before, chance[:, call] >= 1 / length, begins)
+            goes_on = chance[:, call] >= 1 / length if length > 1 else chance[:, call] < 0.05
+            slow[:, call] = np.where(slow[:, call - 1], goes_on, chance[:, call] < begin)
         times = np.where(slow, 10.0, 1.0) + 0.1 * rng.random((studies, calls))
-        kept = [tuple(spaced(one, 0.05).tolist()) for one in times]
-        found = [Quantile(one, 0.05, "").p_value(5.0, "<=") <= level for one in kept]
-        return np.array(found)[:, None]
+        return _timed(times, 5.0, level, SPELL)
+
+    def passes(rng: np.random.Generator, studies: int, level: float) -> Array:
+        return np.concatenate(
+            [some(rng, min(500, studies - first), level) for first in range(0, studies, 500)]
+        )
 
     return passes
 
@@ -241,13 +292,21 @@ def settings(quick: bool) -> Iterator[Setting]:
     yield Setting("losses, beta", 200, losses(200, lambda r, n: r.beta(0.4, 1.6, n), 0.2))
     yield Setting("losses, coin of 0.02", 500, losses(500, lambda r, n: r.random(n) < 0.02, 0.02))
     yield Setting("losses, 400 clusters, the larger the worse", 1_000, clusters(400, 0.2))
-    yield Setting("p95 latency, calls independent", 200, latency(200, 0.0), approximate=True)
-    yield Setting("p95 latency, correlation 0.5", 200, latency(200, 0.5), approximate=True)
+    name = "failure rate of 5 tests, 2 % to 60 %"
+    yield Setting(name, 1_000, tests((0.02, 0.05, 0.1, 0.3, 0.6), 200))
+    yield Setting("difference 0.1, five groups", 2_000, several_groups(2_000, 5, 0.3, 0.1))
+    name = "p95 latency, calls independent and said to be"
+    yield Setting(name, 200, latency(200, 0.0, spell=1), approximate=True)
+    yield Setting("p95 latency, correlation 0.5", 3_000, latency(3_000, 0.5), approximate=True)
+    yield Setting("p95 latency, correlation 0.9", 3_000, latency(3_000, 0.9), approximate=True)
+    for length in (1, 3, 5, 20):
+        for calls in (200, 3_000, 10_000):
+            if calls == 10_000 and (quick or length < 20):
+                continue
+            name = f"p95 latency, slow for {length} calls in a row"
+            yield Setting(name, calls, spells(calls, length), approximate=True)
     yield Setting("estimate of one's own, share 0.2", 2_000, normal(2_000, 0.2), approximate=True)
     yield Setting("estimate of one's own, share 0.02", 200, normal(200, 0.02), approximate=True)
-    for calls in (200, 1_000):
-        name = "p95 latency, slow for 5 calls in a row"
-        yield Setting(name, calls, spells(calls, 5), approximate=True)
 
 
 def false_certificates(setting: Setting, studies: int, seed: int) -> int:
@@ -371,6 +430,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--page", action="store_true")
+    parser.add_argument("--only", default="", help="settings with this in their name")
     parser.add_argument("--studies", type=int, default=10_000)
     asked = parser.parse_args()
     if asked.page:
@@ -378,8 +438,12 @@ def main() -> None:
         return
     studies = 500 if asked.quick else asked.studies
     began, rows, every = time.time(), [], list(settings(asked.quick))
+    before = {} if asked.quick else _measured_before()
     for seed, setting in enumerate(every):
-        number = studies
+        number, known = studies, before.get((setting.name, setting.rows, setting.looks))
+        if asked.only not in setting.name:
+            rows += [known] if known else []  # as it was measured the last time
+            continue
         wrong = false_certificates(setting, number, seed)
         # corrected over the settings
         least = stats.binomtest(wrong, number).proportion_ci(1 - 2 * 0.05 / len(every)).low
@@ -398,6 +462,12 @@ def main() -> None:
     write_page()
 
 
+def _measured_before() -> dict[tuple[str, int, int], dict[str, Any]]:
+    file = RESULTS / "certificates.json"
+    rows = json.loads(file.read_text())["boundary"] if file.exists() else []
+    return {(row["setting"], row["rows"], row["looks"]): row for row in rows}
+
+
 def write_page() -> None:
     found = json.loads((RESULTS / "certificates.json").read_text())
     PAGE.write_text(page(found["boundary"], found["power"]) + real_page())
@@ -412,24 +482,34 @@ def real_page() -> str:
         "",
         "## Real data",
         "",
-        "`.venv/bin/python benchmarks/certificates_real.py --credit FILE --law FILE`",
+        "`.venv/bin/python benchmarks/certificates_real.py --credit FILE --law FILE --sst2 FOLDER "
+        "--suite FILE --model FOLDER`",
         "",
         "Credit default (UCI) and bar exam (law school admissions): 240 checkpoints of 40 random "
         "LightGBM configurations, trained on half of the rows. The other half is the population. "
+        "SST-2: 240 checkpoints of 40 random heads on the sentence embeddings of MiniLM, trained "
+        "on 20,000 phrases; the population are 10,000 other phrases, and up to 300 cases in each "
+        "of 21 tests of CheckList. "
         "Each study draws rows to select by and as many fresh rows from it, with replacement, and "
         "selects by AUC under a limit on the equalised odds difference, which is one of those that "
-        "20 % or 40 % of the checkpoints keep. *Issued*: studies with a certificate, or with a "
+        "20 % or 40 % of the checkpoints keep; on SST-2 by accuracy under a limit on the average "
+        "failure rate, which 60 % or 80 % keep. *Issued*: studies with a certificate, or with a "
         "value that holds. *False*: studies whose certificate, or answer, breaks the limit on the "
-        "population. *Below the oracle*: points of AUC that the answer is worse, on average, than "
-        "the best checkpoint that would be certified with a probability of 0.9 or more, which "
-        "somebody would choose who knows the truth; negative: better, because a bolder one passed.",
+        "population. *Below the oracle*: points of AUC, or accuracy, that the answer is worse, on "
+        "average, than the best checkpoint that would be certified with a probability of 0.9 or "
+        "more, which somebody would choose who knows the truth; negative: better, because a bolder "
+        "one passed. To reach: false at most 5 %, issued at least 80 %, at most 0.3 points below. "
+        "Credit and law were measured before worse and safer models were kept too; three settings "
+        "of credit were measured again since, with the same result to the last digit. The limits "
+        "of SST-2 were chosen after a first look: stricter ones, which 20 % or 40 % keep, cost no "
+        "accuracy, and were certified in 97 % to 100 % of 30 studies.",
         "",
         "| data | limit | rows | method | issued | false | below the oracle |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in json.loads(file.read_text())["results"]:
         for name, found in row["methods"].items():
-            lost = found["auc_points_below_oracle"]
+            lost = found["points_below_oracle"]
             lines.append(
                 f"| {row['data']} | {row['limit']:g} | {row['rows']:,} | {name} | "
                 f"{found['issued']:.1%} | {found['false']:.1%} | "

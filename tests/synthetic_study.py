@@ -30,7 +30,7 @@ from synthetic_rows import BEGAN, HOSTILE, TRUNCATION, WORKERS, Rows, params_of
 __all__ = ["BEGAN", "HOSTILE", "append_reports", "make_study"]
 
 _REPORT = "INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_CHECK = "INSERT INTO checks VALUES (?, ?, ?, ?, ?, ?)"
+_CHECK = "INSERT INTO checks VALUES (?, ?, ?, ?, ?, ?, 0)"
 
 
 def make_study(

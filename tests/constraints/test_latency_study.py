@@ -607,7 +607,9 @@ def test_a_confirmation_may_measure_too(study: Path, tmp_path: Path) -> None:
         policy=EVERY_STEP,
         confirm=lambda model: {"ms": check(model)},
     )
-    assert result.best is not None and result.best.status == "certified"
+    # ten calls may all lie between two slow spells
+    assert result.best is not None and result.best.status == "holds"
+    assert "calls" in result.best.confirmation.bounds["ms"].how  # type: ignore[union-attr]
 
 
 # -- hardware ------------------------------------------------------------------------------------

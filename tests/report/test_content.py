@@ -198,7 +198,7 @@ def test_a_real_study(study: Path) -> None:
     assert answer["load"] == 'acetune.load("study.db").best.load()'
     assert "certified on fresh data: g 1.5 (at most 1.945, limit ≤ 2; normal" in answer["trust"]
     assert (answer["status"], answer["confidence"]) == ("certified", 95)
-    assert "certified to keep g ≤ 2 by a procedure that issues" in answer["claim"]
+    assert "this model is certified to keep g ≤ 2 on data like the fresh rows" in answer["claim"]
     assert "1 look at fresh data" in answer["account"]
     assert [use["status"] for use in page["confirmations"]] == ["certified", "broken"]
     metrics = {m["name"]: (m["value"], m["stderr"]) for m in page["confirmations"][0]["metrics"]}
@@ -350,9 +350,8 @@ def test_a_study_of_a_ray_tuner_has_no_searcher_and_workers_of_its_own(study: Pa
     goals = Goals(Objective("loss"), (Constraint("g", upper=1.0),))
     store = write(Written(goals, [[Attempt([(1.0, None)], None, "running", 0)]]), study)
     with store.transaction():
-        store.set_settings(
-            json.dumps({"engine": "ray tune", "confirm_top": 0, "keep_models": 3}), "x"
-        )
+        settings = {"engine": "ray tune", "confirm_top": 0, "keep_models": 3}
+        store.set_settings(json.dumps(settings), "x", store.study()["constraints"])
         store.name_trial(1, "1a2b_00000")
     about = content(StudyView(study), figures=False)["study"]
     store.close()

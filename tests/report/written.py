@@ -164,10 +164,11 @@ def write_report(
         valid, violation = goals.judge(check or {})
         known = goals.objective.value(goals.objective.loss(checked_value))
         checked = (checked_step, known, violation, "valid" if valid else "invalid")
+    margins = {limit.name: limit.margin for limit in goals.constraints}
     rows = [
-        CheckRow(name, None, None, 0.5, found.error)
+        CheckRow(name, None, None, 0.5, found.error, margins[name])
         if isinstance(found, FailedCheck)
-        else CheckRow(name, *found, 0.5, None)
+        else CheckRow(name, *found, 0.5, None, margins[name])
         for name, found in (check or {}).items()
     ]
     ranked = (2, 5, decision) if where[2] == "step" else (None, None, decision)

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import acetune
 from acetune import ACE, Constraint, Estimate, StudyResult
+from acetune.certification.account import Account
 from acetune.certification.margin import auto_margin
+from acetune.cli import app
 from acetune.core.errors import GoalError, StudyChangedError
-from acetune.core.goals import Goals, Objective
+from acetune.core.goals import Goals, Objective, goals_from_json
+from acetune.policies.stopper import stopper_of
+from acetune.report._json_values import as_json
+from acetune.study.best_checkpoints import valid_checkpoints
+from acetune.study.coordinator import StudyCoordinator
+from acetune.study.findings import broken_limits
+from acetune.study.store import Store
 from acetune.study.view import StudyView
 from run.helpers import by_hand, g_of, rows, tune
 
 # g has a standard error of 0.1, the margin is about 3 of them: trials 2 and 3 are bold
 TABLE = [[(3.0, 1.2)], [(1.0, 1.9)], [(2.0, 1.75)], [(4.0, 0.9)]]
+LATER = Account(0.95).level(2)
 SURE, UNSURE = Estimate(1.0, 0.1), Estimate(1.95, 0.1)
 
 
@@ -87,12 +98,69 @@ def test_where_all_are_bold_the_best_is_an_answer(study: Path) -> None:
     assert result.best is not None and (result.best.trial, result.status) == (2, "certified")
 
 
-def test_a_resume_takes_it_from_the_file(study: Path) -> None:
+def judged_by(study: Path) -> list[tuple[int, float, str]]:
+    """Of each check the trial, the margin in force then, and the verdict."""
+    found = rows(
+        study,
+        "SELECT trial, margin_se, stratum FROM checks JOIN reports USING (seq) ORDER BY seq",
+    )
+    return [tuple(row.values()) for row in found]
+
+
+def test_a_session_aims_for_the_next_look_and_relabels_nothing(study: Path) -> None:
+    table = [[(3.0, 1.69)], [(1.0, 1.9)], [(2.0, 1.69)], [(4.0, 0.9)]]
+    first, second = (round(auto_margin(level, 1.0, n), 2) for level, n in ((0.0375, 2), (LATER, 4)))
+    assert first < 3.1 < second  # g = 1.69 is 3.1 standard errors from its limit
+
+    def session(trials: int, confirm: Any) -> StudyResult:
+        limits = [Constraint("g", upper=2, check=measured)]
+        policy = ACE(truncation=0, interval=1, gate=False)
+        options = {"constraints": limits, "policy": policy, "max_trials": trials}
+        return tune(by_hand(table), study, confirm=confirm, xs=range(4), **options)
+
+    session(2, lambda model: {"g": UNSURE})
+    assert judged_by(study) == [(1, first, "valid"), (2, first, "invalid")]
+    session(2, None)  # who does not look has nothing else to aim for
+    assert stored(study)["margin_se"] == first
+    result = session(4, lambda model: {"g": UNSURE})
+    assert stored(study)["margin_se"] == second
+    assert judged_by(study) == [
+        (1, first, "valid"), (2, first, "invalid"), (3, second, "invalid"), (4, second, "valid")
+    ]  # fmt: skip
+    assert result.strata == {"valid": 2, "invalid": 2}
+    # a resume replays it: what was valid then is, in what the policy and the searcher know
+    with StudyView(study) as view:
+        (one, *_) = [found for found in valid_checkpoints(view) if found.trial == 1]
+        assert one.margins == {"g": first} and not broken_limits(view.goals, one)
+        assert as_json(view, one)["constraints"][0]["margin_se"] == first  # type: ignore[index]
+    with closing(Store.open(study)) as store:
+        goals = goals_from_json(store.study()["objective"], store.study()["constraints"])
+        coordinator = StudyCoordinator(store, stopper_of(goals, ACE()))
+        coordinator.load()
+        trials = coordinator.stopper.history.trials
+        assert [trials[n].best_valid is not None for n in (1, 2, 3, 4)] == [
+            True,
+            False,
+            False,
+            True,
+        ]
+
+
+def test_explain_says_by_which_margin_a_trial_was_judged(study: Path) -> None:
+    run(study, lambda model: {"g": UNSURE}, max_trials=2)
+    first = stored(study)["margin_se"]
+    run(study, lambda model: {"g": UNSURE})
+    now = stored(study)["margin_se"]
+    assert first != now
+    text = CliRunner().invoke(app, ["explain", str(study), "1"]).output
+    assert f"limit: g <= 2, aiming {first:.3g} s.e. within; since a resume {now:.3g} s.e." in text
+    text = CliRunner().invoke(app, ["explain", str(study), "4"]).output
+    assert f"limit: g <= 2, aiming {now:.3g} s.e. within\n" in text
+
+
+def test_a_margin_of_ones_own_must_stay(study: Path) -> None:
     run(study, lambda model: {"g": SURE}, max_trials=2)
-    before = stored(study)
-    for options in ({}, {"confirm": None}, {"confirm_data": np.arange(1000)}):
-        run(study, **({"confirm": lambda model: {"g": SURE}} | options))
-        assert stored(study) == before
+    run(study, lambda model: {"g": SURE}, confirm_data=np.arange(1000))
     with pytest.raises(StudyChangedError, match="margin_se was"):
         run(study, constraints=[Constraint("g", upper=2, check=measured, margin_se=1)])
 
@@ -113,3 +181,27 @@ def test_it_is_refused_where_nothing_is_certified() -> None:
         Goals(Objective("loss"), (Constraint("g", upper=2, margin_se="auto"),))
     with pytest.raises(GoalError, match="margin_se must be a number or 'auto', got 'much'"):
         Constraint("g", upper=2, margin_se="much")  # type: ignore[arg-type]
+
+
+def test_worse_and_safer_ones_are_checked_and_kept(study: Path) -> None:
+    """Bold ones do not close the gate, and near-twins of the best do not crowd out safe ones."""
+    # the bold first, then near-twins 3.5 standard errors from the limit, and safer, worse ones
+    bold = [[(0.1, 1.95)]]
+    twins = [[(1.0 + 0.01 * n, 1.65)] for n in range(4)]
+    safer = [[(2.0, 1.6)], [(2.1, 1.55)], [(3.0, 1.2)]]
+    table = [*bold, *safer, *twins]
+    options: dict[str, Any] = {
+        "constraints": [Constraint("g", upper=2, check=measured)],
+        "policy": ACE(truncation=0, interval=1),  # with its gate
+        "xs": range(len(table)),
+        "confirm_top": 3,
+        "keep_models": 3,
+    }
+    result = tune(by_hand(table), study, confirm=lambda model: {"g": UNSURE}, **options)
+    assert result.strata["valid"] >= 6  # what is worse than the bold one was checked all the same
+    with StudyView(study) as view:
+        order = [place[0] for place in view.looks[0]["candidates"]]
+        kept = {trial for trial, *_ in view.models}
+    # the safest, one between, and the best
+    assert order[0] in (3, 4) and order[-1] == 1 and len(order) == 3
+    assert {3, 4} & kept

@@ -58,8 +58,8 @@ def test_the_best_is_confirmed(study: Path, tmp_path: Path) -> None:
     assert best.value == 1.0  # the search's own value stands beside it
     text = str(result)
     assert "certified on fresh data: loss 1.25, g 1.5 (at most 1.678, limit <= 2; normal" in text
-    assert "certified to keep g <= 2 by a procedure that issues a certificate" in text
-    assert "1 look at fresh data: 3.75 % of 5 % error probability spent" in text
+    assert "this model is certified to keep g <= 2 on data like the fresh rows" in text
+    assert "1 look at fresh data, which used 3.75 % of the 5 %" in text
     assert acetune.load(study).best == best
 
 

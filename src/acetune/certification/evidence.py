@@ -373,13 +373,15 @@ def compared(x: int, n: int, y: int, m: int, a: float, c: float) -> float:
 class Quantile:
     """Times of calls, of which a share may exceed the limit: 0.05 for a 95th percentile.
 
-    Calls of one machine are never quite independent, so it is approximate. A time that is no number
-    counts as longer than any limit.
+    A machine that is slow is slow for several calls. So ``block`` calls count as one, as if all
+    were slow or none: the fewer such blocks there are, the less is certified. How long a spell may
+    be is assumed, so it is approximate. A time that is no number counts as longer than any limit.
     """
 
     times: tuple[float, ...]
     share: float
     hardware: str
+    block: int = 1
     approximate: bool = True
 
     @property
@@ -390,7 +392,8 @@ class Quantile:
     @property
     def how(self) -> str:
         """With what it was measured on: it is true there alone."""
-        return f"bound from the order of {self.rows} calls on {self.hardware}, as if independent"
+        alone = "as if independent" if self.block == 1 else f"{self.block} in a row counted as one"
+        return f"bound from the order of {self.rows} calls on {self.hardware}, {alone}"
 
     def refused(self, sense: Sense) -> str | None:
         """On the side where a percentile is no limit."""
@@ -400,8 +403,21 @@ class Quantile:
         """That so few calls took longer if more than the share do."""
         if self.refused(sense) is not None:
             return 1.0
-        longer = sum(not time <= limit for time in self.times)
-        return at_most(longer, self.rows, self.share)
+        return self._surprise(sum(not time <= limit for time in self.times))
+
+    def _surprise(self, longer: int) -> float:
+        """That so few calls take longer, in whole blocks."""
+        return at_most(-(-longer // self.block), self.rows // self.block, self.share)
+
+    def times_more(self, limit: float, level: float) -> float | None:
+        """How many times as many calls would do, if as few of them are slow; None: no number."""
+        longer = sum(not time <= limit for time in self.times) / max(1, self.rows)
+        if longer > self.share / 2:
+            return None  # too near: nothing simple can be said
+        blocks = max(1, self.rows // self.block)
+        while at_most(math.ceil(longer * blocks), blocks, self.share) > level:
+            blocks += max(1, blocks // 50)
+        return max(1.0, blocks * self.block / max(1, self.rows))
 
     def bound(self, level: float, sense: Sense) -> float:
         """The time of a call that is far enough up the order; infinite with too few calls."""
@@ -409,7 +425,7 @@ class Quantile:
             return math.nan
         ordered = sorted((math.inf if t != t else t for t in self.times), reverse=True)
         for longer in range(len(ordered)):
-            if at_most(longer, self.rows, self.share) > level:
+            if self._surprise(longer) > level:
                 return math.inf if longer == 0 else ordered[longer - 1]
         return ordered[-1] if ordered else math.inf
 

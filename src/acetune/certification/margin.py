@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 POWER = 0.8  # how often the best of the search is to be certified
 ALIKE = 0.75  # correlation of the errors of candidates: they are measured on the same rows
-_NOMINAL = 20  # candidates, where nobody has said how many trials there will be
+NOMINAL = 20  # candidates, where nobody has said how many trials there will be
 
 
 def auto_margin(
@@ -35,7 +35,7 @@ def auto_margin(
     """
     normal = NormalDist()
     reach = normal.inv_cdf(1 - level) + normal.inv_cdf(POWER)
-    number = _NOMINAL if candidates is None else max(1, candidates)
+    number = NOMINAL if candidates is None else max(1, candidates)
     # the mean of the largest of so many normal errors, nearly (Blom 1958)
     luck = normal.inv_cdf((number - 0.375) / (number + 0.25)) if number > 1 else 0.0
     return reach / math.sqrt(fresh_per_search) + math.sqrt(1 - ALIKE) * luck

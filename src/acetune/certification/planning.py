@@ -109,11 +109,15 @@ def rows_for_clusters(value: float, limit: float, level: float, power: float) ->
     return _fewest(enough)
 
 
-def calls_for_percentile(percentile: float, level: float, exceeding: float, power: float) -> int:
+def calls_for_percentile(
+    percentile: float, level: float, exceeding: float, power: float, block: int = 1
+) -> int:
     """Calls at which a percentile is certified if a share ``exceeding`` of calls takes longer.
 
-    >>> calls_for_percentile(95, 0.05, 0.0, 0.8)
-    59
+    ``block`` calls in a row count as one.
+
+    >>> calls_for_percentile(95, 0.05, 0.0, 0.8), calls_for_percentile(95, 0.05, 0.0, 0.8, 40)
+    (59, 2360)
     """
     allowed = 1 - percentile / 100
     if exceeding >= allowed:
@@ -126,7 +130,7 @@ def calls_for_percentile(percentile: float, level: float, exceeding: float, powe
         most = _largest(calls, lambda count: at_most(count, calls, allowed) <= level)
         return most >= 0 and at_most(most, calls, exceeding) >= power
 
-    return _fewest(enough)
+    return block * _fewest(enough)
 
 
 def more_rows(p_value: float, level: float, power: float = 0.8) -> float | None:

@@ -17,6 +17,7 @@ from acetune.report.explanation import (
     find_trial,
     holds_answer,
     how_it_ended,
+    limits_then,
     report_cells,
     report_columns,
     telling,
@@ -53,7 +54,7 @@ def explain(
         *holds_answer(best, candidates, *place),
         *how_it_ended(latest, traceback),
         None if hardware is None else f"measured on: {hardware}",
-        *(f"limit: {constraint.describe()}" for constraint in goals.constraints),
+        *limits_then(checks, goals),
         None if reports else "it reported nothing",
     ]
     for line in filter(None, lines):

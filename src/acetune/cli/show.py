@@ -108,6 +108,7 @@ def _checkpoint(found: FoundCheckpoint | None) -> dict[str, Any] | None:
         "params": dict(found.params),
         "value": found.value,
         "constraints": {name: to_named(m) for name, m in found.constraints.items()},
+        "margins": dict(found.margins),  # by which it was judged in the search
         "violation": found.violation if math.isfinite(found.violation) else None,
         "checkpoint": None if found.checkpoint is None else str(found.checkpoint),
         "model_fault": found.model_fault(),

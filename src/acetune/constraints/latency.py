@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from acetune.trial.hardware import describe_hardware, physical_gpu, synchroniser
 
 __all__ = ["LatencyCheck", "LatencyProfile", "measure_latency"]
 
+SPELL = 20  # calls in a row that a machine may be slow for, where nobody has said better
 _WIDTH = 8.0  # standard deviations of a rank: what lies further away weighs nothing
 
 
@@ -38,6 +39,8 @@ class LatencyProfile:
         What it was measured on, in words.
     calls_ms:
         The times in the order of the calls, where it is known.
+    spell_calls:
+        For how many calls in a row the machine may be slow: see :class:`LatencyCheck`.
 
     >>> profile = LatencyProfile(np.array([1.0, 1.0, 2.0, 9.0]), "a machine")
     >>> profile.p50.value, profile.p99.value, profile.repeats
@@ -47,6 +50,7 @@ class LatencyProfile:
     times_ms: NDArray[np.float64] = field(repr=False)
     hardware: str
     calls_ms: NDArray[np.float64] | None = field(default=None, repr=False)
+    spell_calls: int = SPELL
 
     @property
     def repeats(self) -> int:
@@ -73,14 +77,15 @@ class LatencyProfile:
         return Measured(*quantile(self.times_ms, percentile / 100), self._evidence(percentile))
 
     def _evidence(self, percentile: float) -> Evidence:
-        """Calls that are far enough from each other to be nearly independent."""
+        """All calls, so many in a row counted as one that such blocks are nearly independent."""
         if self.calls_ms is None:
             return Refused(
                 "the order of the calls is not known, so neither is how they depend on each other: "
                 "give LatencyProfile(..., calls_ms=...)"
             )
         share = 1 - percentile / 100
-        return Quantile(tuple(spaced(self.calls_ms, share).tolist()), share, self.hardware)
+        block = block_of(self.calls_ms, share, self.spell_calls)
+        return Quantile(tuple(self.calls_ms.tolist()), share, self.hardware, block)
 
     def __str__(self) -> str:
         shown = ", ".join(
@@ -163,6 +168,11 @@ class LatencyCheck:
         these cores. GPUs are counted as in ``tune(devices=...)``: give the others to that.
     clock:
         Seconds.
+    spell_calls:
+        For a certificate: for how many calls in a row the machine may be slow, on average. Twice as
+        many count as one call, so a 95th percentile is certified from 2,560 calls on
+        (``repeats=``); 1 says that calls are independent, and 64 will do. What the calls show to be
+        longer counts in its place.
 
     >>> check = LatencyCheck(lambda model: model(1000), percentile=50, repeats=20)
     >>> check(lambda n: sum(range(n))).value > 0
@@ -182,7 +192,9 @@ class LatencyCheck:
         device: str | None = None,
         aside: Iterable[int] | str | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        spell_calls: int = SPELL,
     ) -> None:
+        require_whole("spell_calls", spell_calls, least=1)
         if not callable(call):
             raise GoalError(f"call must be a function of the model, got {call!r}")
         if isinstance(percentile, bool) or not isinstance(percentile, (int, float)):
@@ -210,6 +222,7 @@ class LatencyCheck:
             )
         self.call, self.percentile = call, percentile
         self.warmup, self.repeats, self.clock = warmup, repeats, clock
+        self.spell_calls = spell_calls
         self.device = device
         self.aside = None if aside is None else _require_reservable(aside)
 
@@ -232,9 +245,10 @@ class LatencyCheck:
             return found
 
     def _measure(self, model: object) -> LatencyProfile:
-        return measure_latency(
+        found = measure_latency(
             lambda: self.call(model), warmup=self.warmup, repeats=self.repeats, clock=self.clock
         )
+        return replace(found, spell_calls=self.spell_calls)
 
     def __repr__(self) -> str:
         where = "" if self.device is None else f", device={self.device!r}"
@@ -294,16 +308,28 @@ def quantile(sample: NDArray[np.float64], share: float) -> Estimate:
     return Estimate(value, math.sqrt(max(0.0, variance)))
 
 
-def spaced(calls: NDArray[np.float64], share: float = 0.05) -> NDArray[np.float64]:
-    """Every call, or every second, third ... one: so that the next tells little of the one before.
+def block_of(calls: NDArray[np.float64], share: float, spell: int) -> int:
+    """How many calls in a row count as one in a certificate: twice as many as a spell lasts.
+
+    The longer of what is assumed and of what the calls show. What they show alone would not do:
+    where a spell is rare, most measurements have none.
+
+    >>> alike = np.random.default_rng(0).random(1000)
+    >>> block_of(alike, 0.05, 1), block_of(alike, 0.05, 20)
+    (1, 40)
+    """
+    shown = spacing(calls, share)
+    return max(1 if spell == 1 else 2 * spell, 1 if shown == 1 else 2 * shown)
+
+
+def spacing(calls: NDArray[np.float64], share: float = 0.05) -> int:
+    """How many calls apart the next one tells little of the one before.
 
     A machine that is slow for a moment is slow for several calls. The spacing is the shortest at
     which two calls are hardly correlated: in their ranks, in whether they are among the slowest
-    ``share`` of calls, and in whether they are among the slowest half of these. Slow spells that
-    are rarer or longer than the measurement can show are not noticed.
+    ``share`` of calls, and in whether they are among the slowest half of these.
 
-    >>> times = np.repeat(np.random.default_rng(0).random(100), 3)
-    >>> len(spaced(times)) <= 100
+    >>> spacing(np.repeat(np.random.default_rng(0).random(100), 3)) >= 3
     True
     """
     count = len(calls)
@@ -315,10 +341,12 @@ def spaced(calls: NDArray[np.float64], share: float = 0.05) -> NDArray[np.float6
         series.append((calls > ordered[-slow]).astype(float))
     centred = [one - one.mean() for one in series]
     units = [one / math.sqrt(one @ one) for one in centred if one @ one > 0]
-    for spacing in range(1, max(2, count // 4)):
-        if all(float(one[:-spacing] @ one[spacing:]) <= 2 / count**0.5 for one in units):
-            return calls[::spacing]
-    return calls[:: max(1, count // 4)]
+    most = max(1, count // 4)
+    for found in range(1, most):
+        # what two standard deviations of chance give at this distance is no correlation
+        if all(float(one[:-found] @ one[found:]) <= 2 / count**0.5 for one in units):
+            return found
+    return most
 
 
 def _at_least(rank: int, n: int, chance: NDArray[np.float64]) -> NDArray[np.float64]:

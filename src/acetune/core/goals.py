@@ -306,6 +306,14 @@ class Constraint:
             return replace(self, upper=limit)
         return replace(self, lower=limit)
 
+    def with_margin(self, margin_se: float | None) -> Constraint:
+        """The same constraint with another margin, chosen by whom its own was; None: its own."""
+        if margin_se is None or margin_se == self.margin:
+            return self
+        if isinstance(self.margin_se, Margin):
+            margin_se = Margin(margin_se, self.margin_se.origin)
+        return replace(self, margin_se=margin_se)
+
     def without_margin(self) -> Constraint:
         """The limit as it is: what fresh data, which owes nothing to the search, is held to."""
         return replace(self, margin_se=0.0, check=None)
@@ -411,6 +419,15 @@ class Goals:
                 valid = False
                 violation += amount
         return valid, violation, tuple(beyond)
+
+    def with_margins(self, margins: Mapping[str, float] | None) -> Goals:
+        """The same goals by the margins of another moment: how a check was judged then."""
+        if not margins or all(margins.get(c.name, c.margin) == c.margin for c in self.constraints):
+            return self
+        return replace(
+            self,
+            constraints=tuple(c.with_margin(margins.get(c.name)) for c in self.constraints),
+        )
 
     def keeps(self, measured: Mapping[str, Estimate | FailedCheck]) -> bool:
         """Whether every constraint was measured and holds, but for margins that acetune chose."""

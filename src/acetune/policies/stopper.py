@@ -104,12 +104,14 @@ class StopperTrial:
         checked_step: int | None = None,
         snapshot_cost_s: float = 0.0,
         decided: Decision | None = None,
+        margins: Mapping[str, float] | None = None,
     ) -> Decision:
         """Report the objective at a step, with the outcome of the check if one was made.
 
         ``checked_step`` names the checkpoint that was checked where it is not the one
         :meth:`check_due` asked for. The same step again gets the decision it got before.
-        ``decided`` is a decision taken earlier, which stands: what a resumed study replays.
+        ``decided`` is a decision taken earlier, which stands, and ``margins`` are those in force
+        then, by the names of their constraints: what a resumed study replays.
         """
         stopper = self._stopper
         loss = stopper.goals.objective.loss(as_number(value, "the objective"))
@@ -129,7 +131,7 @@ class StopperTrial:
         if not stopper.goals.constraints and not constraints:
             check = unconstrained(step, loss)
         elif constraints is not None:
-            check = self._judge(constraints, step, loss, checked_step, due)
+            check = self._judge(constraints, step, loss, checked_step, due, margins)
         decision = self.take(step, loss, check, primary_cost_s, costs, snapshot_cost_s, decided)
         if check is None and due is not None:
             self.skip(step)  # only now: a report that is refused changes nothing
@@ -205,11 +207,12 @@ class StopperTrial:
         step: int,
         *,
         snapshot_cost_s: float = 0.0,
+        margins: Mapping[str, float] | None = None,
     ) -> CheckResult:
         """A check outside a report: at a trial's own end, or after the run."""
         # nothing has an effect before all of it was found in order
         step = require_step(step, "checked_step", least=0)  # Optuna's steps may begin at 0
-        check = self._judge(constraints, step, self._loss_at(step), step, None)
+        check = self._judge(constraints, step, self._loss_at(step), step, None, margins)
         costs = None
         if constraint_cost_s is not None:
             costs = split_costs(self._stopper.goals, constraint_cost_s, check.measured)
@@ -282,8 +285,9 @@ class StopperTrial:
         loss: float,
         checked_step: int | None,
         due: Due | None,
+        margins: Mapping[str, float] | None,
     ) -> CheckResult:
-        goals, progress = self._stopper.goals, self.record.progress
+        goals, progress = self._stopper.goals.with_margins(margins), self.record.progress
         if not goals.constraints:
             raise ReportError(f"this study has no constraints, got {dict(constraints)!r}")
         measured = goals.measurements(constraints)

@@ -216,7 +216,6 @@ def _values(content: Content, best: Content, title: str = "Values against limits
     if fresh is not None:
         row.append(_on_fresh(fresh["objective"], "objective"))
     rows = [row]
-    margins = _margins(content)
     for place, measured in enumerate(best["constraints"]):
         name = f"constraint {measured['name']}"[:LONGEST]
         again = None if fresh is None else fresh["constraints"][place]
@@ -228,7 +227,7 @@ def _values(content: Content, best: Content, title: str = "Values against limits
                 element("span", shown, data_value=name),
                 " ",
                 _holds(measured) if again is None else None,  # fresh data has the last word
-                _with_margin(measured, margins[measured["name"]]),
+                _with_margin(measured),
             ),
         ]
         if fresh is not None:
@@ -258,17 +257,19 @@ def _on_fresh(measured: Content | None, name: str) -> Element:
     return element("td", shown, " ", _holds(measured) if "ok" in measured else None)
 
 
-def _margins(content: Content) -> dict[str, float]:
-    return {c["name"]: c["margin_se"] for c in content["study"]["constraints"]}
-
-
-def _with_margin(measured: Content, margin_se: float) -> Element | None:
-    """What a value counts as where standard errors are kept from the limit."""
-    value, stderr = measured["value"], measured["stderr"]
-    if not margin_se or not stderr or value is None:
+def _with_margin(measured: Content) -> Element | None:
+    """What a value counts as where standard errors are kept from the limit, as it was judged."""
+    value, stderr, margin = measured["value"], measured["stderr"], measured["margin_se"]
+    if not margin or not stderr or value is None:
         return None
-    margin = margin_se if measured["sense"] == "<=" else -margin_se
-    text = f"counts as {estimate(value + margin * stderr, None)} ({margin:+g} s.e.)"
+    sign = 1.0 if measured["sense"] == "<=" else -1.0
+    if measured["aim"]:  # of the search, and no condition
+        within = sign * (measured["limit"] - value) / stderr
+        side = "within" if within >= 0 else "beyond"
+        text = f"{abs(within):.3g} s.e. {side} its limit; the search aimed for {margin:.3g} within"
+    else:
+        counts = estimate(value + sign * margin * stderr, None)
+        text = f"counts as {counts} ({sign * margin:+g} s.e.)"
     return element("div", text, class_="quiet-text")
 
 
@@ -351,7 +352,6 @@ def _checkpoints(
     if not found:
         return None
     limits = content["study"]["constraints"]
-    margins = _margins(content)
     heads = [limited(limit["name"], limit) for limit in limits]
     objective = short(content["study"]["objective"]["name"])
     params = head_cell("configuration", "rare")
@@ -364,7 +364,7 @@ def _checkpoints(
                 row_head(trial_button(one["trial"])),
                 number_cell(str(one["step"])),
                 number_cell(one["value"]),
-                *[_measured(measured[n], m, one["violation"]) for n, m in margins.items()],
+                *[_measured(measured[c["name"]], one["violation"]) for c in limits],
                 element("td", configuration(one["params"]), class_="wide rare"),
                 *[element("td", str(one[name])) for name in more],
             ]
@@ -372,7 +372,7 @@ def _checkpoints(
     return titled_table(title, columns, rows)
 
 
-def _measured(measured: Content, margin_se: float, violation: float | None) -> Element:
+def _measured(measured: Content, violation: float | None) -> Element:
     """A value, and where it breaks its limit what it counts as and by how much it does."""
     value = measured["value"]
     if value is None:
@@ -385,7 +385,7 @@ def _measured(measured: Content, margin_se: float, violation: float | None) -> E
     return element(
         "td",
         element("span", shown, class_="bad"),
-        _with_margin(measured, margin_se),
+        _with_margin(measured),
         element("div", f"{words.number(measured['excess'], 2)} beyond", class_="quiet-text"),
         class_="number",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from acetune.core.goals import Constraint, Estimate, Goals
@@ -14,9 +15,11 @@ def as_json(view: StudyView, found: FoundCheckpoint | None) -> dict[str, Any] | 
     """A checkpoint as plain data, without NaN and infinity.
 
     ``constraints`` has for each its value in the search, whether it holds there (``ok``) and how
-    far it lies beyond its limit, margin included (``excess``, 0 where it holds). ``fresh`` is what
-    fresh data said: None, or the ``objective`` and the ``constraints`` as measured there, in the
-    same order, None where they were not; there ``ok`` is about the limit as it is, without margin.
+    far it lies beyond its limit, margin included (``excess``, 0 where it holds), by the margin in
+    force then (``margin_se``); one that acetune chose is an ``aim``, and not included. ``fresh`` is
+    what fresh data said: None, or the ``objective`` and the ``constraints`` as measured there, in
+    the same order, None where they were not; there ``ok`` is about the limit as it is, without
+    margin.
     ``model_fault`` says what is wrong with the files of the kept model, None where nothing is.
     """
     if found is None:
@@ -30,7 +33,7 @@ def as_json(view: StudyView, found: FoundCheckpoint | None) -> dict[str, Any] | 
         "params": plain(dict(found.params)),
         "constraints": [
             _against(constraint, found.constraints.get(constraint.name))
-            for constraint in view.goals.constraints
+            for constraint in view.goals.with_margins(found.margins).constraints
         ],
         "violation": finite(found.violation),
         "model": None if found.checkpoint is None else str(found.checkpoint),
@@ -41,15 +44,18 @@ def as_json(view: StudyView, found: FoundCheckpoint | None) -> dict[str, Any] | 
 
 
 def _against(constraint: Constraint, estimate: Estimate | None) -> dict[str, Any]:
-    """A measured value against its limit."""
+    """A measured value against its limit; a margin that acetune chose is an aim, and no limit."""
+    limit = replace(constraint, margin_se=0.0) if constraint.margin_is_auto else constraint
     return {
         "name": constraint.name,
         "value": None if estimate is None else finite(estimate.value),
         "stderr": None if estimate is None else finite(estimate.stderr),
         "limit": constraint.limit,
         "sense": constraint.sense,
-        "ok": estimate is not None and constraint.holds(estimate),
-        "excess": None if estimate is None else finite(max(0.0, constraint.excess(estimate))),
+        "margin_se": constraint.margin,
+        "aim": constraint.margin_is_auto,
+        "ok": estimate is not None and limit.holds(estimate),
+        "excess": None if estimate is None else finite(max(0.0, limit.excess(estimate))),
     }
 
 

@@ -13,6 +13,7 @@ from acetune.report.explanation import (
     checked_words,
     holds_answer,
     how_it_ended,
+    limits_then,
     report_cells,
     report_columns,
     thinned,
@@ -48,11 +49,11 @@ def trial_detail(view: StudyView, trial: int, digest: FigureData | None = None) 
         hardware = store.hardware().get((trial, attempt))
         names = [name for name, number in store.names().items() if number == trial]
         star = answer_step(best, trial, attempt)
-        reports, unchecked, left_out = _reports(view, store, trial, attempt, star)
+        reports, unchecked, limits, left_out = _reports(view, store, trial, attempt, star)
     why = holds_answer(best, candidates, trial, attempt)
     why += how_it_ended(latest, traceback, with_params=False)  # which have a table of their own
     why += [f"measured on: {hardware}"] if hardware is not None else []
-    why += [f"limit: {constraint.describe()}" for constraint in view.goals.constraints]
+    why += limits
     notes = (why_unchecked(latest, unchecked), left_out)
     picture = trial_figure(digest or FigureData(view), trial)
     return {
@@ -86,8 +87,8 @@ def trial_detail(view: StudyView, trial: int, digest: FigureData | None = None) 
 
 def _reports(
     view: StudyView, store: Store, trial: int, attempt: int, star: int | None
-) -> tuple[dict[str, Any], bool, str | None]:
-    """The reports of an attempt as a table, whether any was not checked, and what was left out.
+) -> tuple[dict[str, Any], bool, list[str], str | None]:
+    """The reports of an attempt as a table, whether any was not checked, its limits, what is not.
 
     The one at the step ``star`` is the answer, and is never left out.
     """
@@ -113,4 +114,5 @@ def _reports(
         "rows": [report_cells(report, words, star) for report in found],
         "note": note,
     }
-    return table, unchecked, why_not_measured(checks, view.goals)
+    limits = limits_then(checks, view.goals)
+    return table, unchecked, limits, why_not_measured(checks, view.goals)

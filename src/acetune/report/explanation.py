@@ -110,6 +110,21 @@ def why_not_measured(checks: Iterable[Row], goals: Goals) -> str | None:
     )
 
 
+def limits_then(checks: Iterable[Row], goals: Goals) -> list[str]:
+    """The limits with the margins by which these checks were judged, in order, a line each."""
+    used: dict[str, dict[float, None]] = {}
+    for check in checks:
+        used.setdefault(check["constraint"], {})[check["margin_se"]] = None
+    lines = []
+    for limit in goals.constraints:
+        margins = list(used.get(limit.name, {limit.margin: None}))
+        then = f"; since a resume {limit.margin:.3g} s.e." if margins[-1] != limit.margin else ""
+        if len(margins) > 1:
+            then = f"; after a resume {', '.join(f'{m:.3g}' for m in margins[1:])} s.e."
+        lines.append(f"limit: {limit.with_margin(margins[0]).describe()}{then}")
+    return lines
+
+
 def report_columns(goals: Goals) -> list[str]:
     """The names of the cells that :func:`report_cells` gives."""
     return ["step", goals.objective.name, "stratum", "checked", "violation", "rank", "decision"]

@@ -263,7 +263,9 @@ class _Look:
         more = None
         if refused is None and p_value > self._level:
             account = Account(self._coordinator.store.study()["confidence"], self._number)
-            more = more_rows(p_value, account.next_level)
+            own = getattr(evidence, "times_more", None)  # of a kind that knows better
+            next_level = account.next_level
+            more = more_rows(p_value, next_level) if own is None else own(limit.limit, next_level)
         return Bound(
             level=self._level,
             p_value=p_value,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from acetune.certification.account import Account, require_confidence
+from acetune.certification.account import require_confidence
 from acetune.certification.fingerprint import fingerprint, row_count
 from acetune.core.did_you_mean import suggesting
 from acetune.core.errors import GoalError, StudyError
@@ -188,7 +188,7 @@ def tune(
     top = confirm_top if confirm_top is not None else 1 if confirm is None else _CONFIRM_TOP
     require_confidence(confidence)
     fresh, fresh_rows = fingerprint(confirm_data), row_count(confirm_data)
-    aims = None if confirm is None else Account(confidence).next_level
+    aims = None if confirm is None else confidence
     constraints = with_margins(constraints, path, aims, fresh_rows, max_trials)
     on_model, on_config = split_constraints(constraints)
     goals = Goals(Objective(objective, mode), on_model)

@@ -16,12 +16,13 @@ from acetune.core.reason import NO_REASON, Reason, Wording
 from acetune.study.connections import connect_to_read
 from acetune.trial.artifacts import sync_folder
 
-FORMAT = 4
+FORMAT = 5
 
 SCHEMA = """
 CREATE TABLE study (                -- one row
     objective   TEXT NOT NULL,      -- JSON: name, mode
-    constraints TEXT NOT NULL,      -- JSON list: name, upper or lower, margin_se, scale, on
+    constraints TEXT NOT NULL,      -- JSON list: name, upper or lower, margin_se, scale, on;
+                                    -- margin_se: of the last session, where auto_margin is set
     policy      TEXT NOT NULL,
     space       TEXT NOT NULL,      -- JSON
     settings    TEXT NOT NULL,      -- JSON: budgets, workers, seed, searcher, confirm_top, source
@@ -65,7 +66,9 @@ CREATE TABLE reports (              -- one row a (trial, attempt, step, kind): t
 );
 CREATE TABLE checks (
     seq INTEGER NOT NULL, "constraint" TEXT NOT NULL, value REAL, stderr REAL, cost_s REAL,
-    error TEXT, PRIMARY KEY (seq, "constraint")
+    error TEXT,
+    margin_se REAL NOT NULL DEFAULT 0,  -- in force when it was judged: a resume keeps to it
+    PRIMARY KEY (seq, "constraint")
 ) WITHOUT ROWID;
 CREATE TABLE checkpoints (          -- kept models, and what resumable trials go on from
     trial INTEGER NOT NULL, attempt INTEGER NOT NULL, step INTEGER NOT NULL,
@@ -175,7 +178,18 @@ def _to_4(db: sqlite3.Connection) -> None:
         )
 
 
-_STEPS = {1: _to_2, 2: _to_3, 3: _to_4}  # from each older format to the next one
+def _to_5(db: sqlite3.Connection) -> None:
+    """With each check the margin by which it was judged: until now one for the whole study."""
+    db.execute("ALTER TABLE checks ADD COLUMN margin_se REAL NOT NULL DEFAULT 0")
+    for (constraints,) in db.execute("SELECT constraints FROM study").fetchall():
+        for limit in json.loads(constraints):
+            db.execute(
+                'UPDATE checks SET margin_se = ? WHERE "constraint" = ?',
+                (limit["margin_se"], limit["name"]),
+            )
+
+
+_STEPS = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5}  # from each older format to the next one
 
 
 def known_format(db: sqlite3.Connection, path: Path) -> int:

@@ -55,6 +55,7 @@ class StudyJournal(Journal):
         self, store: Store, kept_models: KeptModels, goals: Goals, clock: Callable[[], float]
     ) -> None:
         self._store, self._kept, self._goals, self._clock = store, kept_models, goals, clock
+        self._margins = {limit.name: limit.margin for limit in goals.constraints}
 
     @property
     def keep_below(self) -> float:
@@ -104,7 +105,7 @@ class StudyJournal(Journal):
         for name, result in (report.measured or {}).items():
             value, stderr, error = to_columns(result)
             cost_s = (report.check_cost_s or {}).get(name)
-            checks.append(CheckRow(name, value, stderr, cost_s, error))
+            checks.append(CheckRow(name, value, stderr, cost_s, error, self._margins[name]))
         self._store.add_report(
             (
                 trial.number,

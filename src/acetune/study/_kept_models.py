@@ -15,6 +15,8 @@ from acetune.study.store import KeptRow, Store
 from acetune.study.study_trial import StudyTrial
 from acetune.trial.artifacts import Kept, OutsideError, delete_inside, is_kept_name
 
+_SAFE_ENOUGH = 1.0  # standard errors beyond the margin: more makes a certificate no likelier
+
 _ModelKey: TypeAlias = tuple[int, int, int]  # trial, attempt, step
 
 
@@ -44,7 +46,8 @@ class KeptModels:
         self._bold: dict[_ModelKey, Position] = {}
         # what looks at fresh data have listed: a verdict is worth little without its model
         self._listed: set[_ModelKey] = set()
-        self._aims = any(limit.margin_is_auto for limit in stopper.goals.constraints)
+        margins = [c.margin for c in stopper.goals.constraints if c.margin_is_auto]
+        self._aims, self._enough = bool(margins), max(margins, default=0.0) + _SAFE_ENOUGH
 
     @property
     def keep_below(self) -> float:
@@ -168,18 +171,26 @@ class KeptModels:
         return self._best_valid() | self._best_bold()
 
     def _best_valid(self) -> set[_ModelKey]:
-        """The best ``keep`` models of valid checkpoints, and those of running trials' best."""
+        """The best ``keep`` models of valid checkpoints, and those of running trials' best.
+
+        Where a certificate is aimed for, as many again that are worse and safer than these: should
+        the best ones not pass, they may.
+        """
         found: list[tuple[float, _ModelKey]] = []
-        running = set()
+        running, safe = set(), {}
         for key in self._models:
             record = self._stopper.history.trials[key[0]]
             best = record.best_valid
             if best is not None and (best.attempt, best.step) == key[1:]:
                 found.append((best.loss, key))
+                if self._aims:
+                    safe[key] = Position(best.loss, self._stopper.goals.safety(best.measured))
                 if record.state == "running":
                     running.add(key)
         found.sort(key=lambda item: item[0])  # stable: of equal ones the earlier stays
-        return running | {key for _, key in found[: self._keep]}
+        chosen = choose(list(safe.values()), self._keep, self._enough)
+        spread = {key for place, key in enumerate(safe) if place in chosen}
+        return running | spread | {key for _, key in found[: self._keep]}
 
     def _best_bold(self) -> set[_ModelKey]:
         """As many bold ones, spread from safe to best, that are better than every safe one."""

@@ -178,11 +178,22 @@ def measured(view: StudyView, row: int) -> dict[str, Estimate]:
     return {names[c]: Estimate(v, s) for c, v, s in found if not math.isnan(v)}
 
 
+def margins(view: StudyView, row: int) -> dict[str, float]:
+    """By which margins the checks of a report were judged."""
+    checks, names = view.checks, [c.name for c in view.goals.constraints]
+    first, last = np.searchsorted(checks.row, [row, row + 1])
+    found = zip(
+        checks.constraint[first:last].tolist(), checks.margin_se[first:last].tolist(), strict=True
+    )
+    return {names[c]: margin for c, margin in found}
+
+
 def checkpoint(view: StudyView, row: int) -> FoundCheckpoint:
     """The checkpoint that a report has checked."""
     reports = view.reports
     step, value = int(reports.checked_step[row]), float(reports.checked_objective[row])
-    return _found(view, row, step, value, measured(view, row), float(reports.violation[row]))
+    found = _found(view, row, step, value, measured(view, row), float(reports.violation[row]))
+    return replace(found, margins=margins(view, row))
 
 
 def _found(

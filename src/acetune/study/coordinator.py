@@ -322,6 +322,7 @@ class StudyCoordinator(Coordinator):
         handle = self._reopen(plan).begun
         measured = {c.constraint: c.measurement for c in checks} or None
         costs = {c.constraint: c.cost_s for c in checks if c.cost_s is not None} or None
+        margins = {c.constraint: c.margin_se for c in checks}  # what was judged stays judged
         if row.kind == "step":
             action = Action(row.decision)
             stratum: Any = row.stratum
@@ -338,8 +339,15 @@ class StudyCoordinator(Coordinator):
                 checked_step=row.checked_step if measured else None,
                 snapshot_cost_s=row.snapshot_cost_s,
                 decided=decided,
+                margins=margins,
             )
         elif measured is not None:
             assert row.checked_step is not None
-            handle.add_check(measured, costs, row.checked_step, snapshot_cost_s=row.snapshot_cost_s)
+            handle.add_check(
+                measured,
+                costs,
+                row.checked_step,
+                snapshot_cost_s=row.snapshot_cost_s,
+                margins=margins,
+            )
         self.kept_models.note(row.trial, row.attempt, handle.record.last_check)

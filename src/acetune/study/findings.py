@@ -155,6 +155,8 @@ class FoundCheckpoint:
     total_steps: int | None = field(default=None, compare=False)  # of its trial, where known
     kept: Kept | None = field(default=None, repr=False, compare=False)  # what was written there
     next_best: FoundCheckpoint | None = field(default=None, repr=False, compare=False)
+    # by which the checks judged it then, in standard errors; those of the study may be others now
+    margins: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def status(self) -> Status:
@@ -204,7 +206,7 @@ def broken_limits(goals: Goals, found: FoundCheckpoint) -> list[Constraint]:
     """The constraints whose limit the measurements of the search break, margin included."""
     return [
         limit
-        for limit in goals.constraints
+        for limit in goals.with_margins(found.margins).constraints
         if limit.name in found.constraints and not limit.holds(found.constraints[limit.name])
     ]
 

@@ -128,7 +128,7 @@ def open_study(path: Path, description: Mapping[str, Any], experiment: Path | No
                 stacklevel=4,  # the caller of tune()
             )
         with store.transaction():
-            store.set_settings(description["settings"], description["code_hash"])
+            store.set_settings(*(description[n] for n in ("settings", "code_hash", "constraints")))
     except BaseException:
         store.close()
         raise
@@ -141,13 +141,21 @@ def _is_to_begin_anew(store: Store, description: Mapping[str, Any]) -> bool:
         known = store.study()
         reports = store.rows("SELECT 1 FROM reports LIMIT 1")
         states = {row["state"] for row in store.rows("SELECT state FROM trials")}
-    changed = [what for what in _MUST_STAY if known[what] != description[what]]
+    changed = [what for what in _MUST_STAY if _fixed(known, what) != _fixed(description, what)]
     # what has reported nothing is nothing to go on with: a mistake was made and is mended now
     if not reports and (changed or ("failed" in states and states <= {"failed", "rejected"})):
         return True
     for what in changed:
         raise StudyChangedError(_changed(store.path, what, known[what], description[what]))
     return False
+
+
+def _fixed(description: Mapping[str, Any], what: str) -> Any:
+    """What must stay of a study: all but margins that acetune chooses, session by session."""
+    if what != "constraints":
+        return description[what]
+    limits = json.loads(description[what])
+    return [limit | {"margin_se": "auto"} if "auto_margin" in limit else limit for limit in limits]
 
 
 def _changed(path: Path, what: str, known: str, given: str) -> str:

@@ -46,6 +46,7 @@ _CHECK_TYPES = {
     "value": "f8",
     "stderr": "f8",
     "cost_s": "f8",
+    "margin_se": "f8",
     "row": "i8",
 }
 
@@ -92,6 +93,7 @@ class Checks:
     value: Array
     stderr: Array
     cost_s: Array
+    margin_se: Array
     row: Array
 
     def __len__(self) -> int:
@@ -203,7 +205,7 @@ def read_checks(db: sqlite3.Connection, after: int, constraints: Sequence[str]) 
     several = len(constraints) > 1  # to tell names apart costs as much as two columns
     which = f'CASE "constraint" {cases} END' if several else "0"
     sql = (
-        f"SELECT seq, {which}, value, stderr, cost_s FROM checks "
+        f"SELECT seq, {which}, value, stderr, cost_s, margin_se FROM checks "
         'WHERE seq > ? ORDER BY seq, "constraint"'
     )
     values = (*constraints, after) if several else (after,)

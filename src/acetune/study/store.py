@@ -105,6 +105,7 @@ class CheckRow(NamedTuple):
     stderr: float | None
     cost_s: float | None
     error: str | None
+    margin_se: float = 0.0  # by which it was judged
 
     @property
     def measurement(self) -> Estimate | FailedCheck:
@@ -381,7 +382,7 @@ class Store:
         self._db.execute(f"INSERT INTO reports VALUES ({marks})", (self._seq, *row))
         for check in checks:
             check = check._replace(error=_writable(check.error))
-            self._db.execute("INSERT INTO checks VALUES (?, ?, ?, ?, ?, ?)", (self._seq, *check))
+            self._db.execute("INSERT INTO checks VALUES (?, ?, ?, ?, ?, ?, ?)", (self._seq, *check))
         return self._seq
 
     def add_checkpoint(
@@ -516,9 +517,12 @@ class Store:
         text = f"nothing was reported in {self.path.name} so far: the study is begun anew"
         self.notices.append(text)
 
-    def set_settings(self, settings: str, code_hash: str) -> None:
-        """Settings that a resume may change."""
-        self._db.execute("UPDATE study SET settings = ?, code_hash = ?", (settings, code_hash))
+    def set_settings(self, settings: str, code_hash: str, constraints: str) -> None:
+        """What a resume may change: settings, and margins that acetune chooses."""
+        self._db.execute(
+            "UPDATE study SET settings = ?, code_hash = ?, constraints = ?",
+            (settings, code_hash, constraints),
+        )
 
     # -- reading ---------------------------------------------------------------------------------
 

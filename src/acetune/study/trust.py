@@ -57,14 +57,16 @@ def claim(result: StudyResult) -> str:
     bounds = {} if confirmation is None else confirmation.bounds
     nearly = "approximately " if any(bound.approximate for bound in bounds.values()) else ""
     said = {
-        "certified": f"certified to keep {limits} by a procedure that issues a certificate for a "
-        "model that breaks a limit, on the population that the fresh rows were drawn from, in at "
-        f"most {nearly}{errs} of studies",
-        "holds": f"it kept {limits} on the fresh rows; on other rows it may not: that was too "
-        "close to call",
-        "unconfirmed": f"it kept {limits} on the rows that it was chosen by; nothing is known of "
-        "others",
-        "broken": f"no model of this study may be said to keep {limits}",
+        "certified": f"this model is certified to keep {limits} on data like the fresh rows. That "
+        "means: the probability that a study issues a certificate for a model that breaks a limit, "
+        f"on the population that the fresh rows were drawn from, is at most {nearly}{errs}. It "
+        "does not mean that the next data will be like these",
+        "holds": f"this model kept {limits} on the fresh rows. Do not say that it keeps the limit "
+        "on other data: it came too near to tell, and may have been lucky",
+        "unconfirmed": f"this model kept {limits} on the data that it was chosen by, and looks "
+        "better there than it is. Do not promise it for other data before it was measured on fresh "
+        "rows",
+        "broken": f"nothing: no model of this study may be said to keep {limits}",
     }
     return said[result.status or "unconfirmed"]
 
@@ -73,9 +75,9 @@ def account_words(result: StudyResult) -> str:
     """How often fresh data was looked at, and what is left for other looks."""
     account = result.account
     return (
-        f"{count(account.looks, 'look')} at fresh data: {percent(account.spent)} of "
-        f"{percent(1 - account.confidence)} error probability spent; the next look would have "
-        f"{percent(account.next_level)}"
+        f"{count(account.looks, 'look')} at fresh data, which used {percent(account.spent)} of the "
+        f"{percent(1 - account.confidence)} that this study may err with; the next look would have "
+        f"{percent(account.next_level)} and be stricter"
     )
 
 
