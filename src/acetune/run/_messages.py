@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import socket
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -248,6 +248,7 @@ def require_turn(message: object, *, begun: bool) -> None:
         raise MessageError(f"it came {when}")
 
 
+@cache  # asked by the driver alone, so that workers need not look at all messages as they start
 def _kinds(message: type) -> tuple[tuple[type, ...], ...]:
     """The classes that each field of a message may have."""
     return tuple(_classes(hint) for hint in get_type_hints(message).values())
@@ -274,7 +275,7 @@ def _require_kinds(message: tuple[object, ...], kind: type) -> None:
 @lru_cache(maxsize=256)  # a study's reports are nearly all alike
 def _wrong_kind(message: type, found: tuple[type, ...]) -> type | None:
     """The first class in a message that its field may not have, None where all may."""
-    for kind, allowed in zip(found, _KINDS[message], strict=True):
+    for kind, allowed in zip(found, _kinds(message), strict=True):
         if not issubclass(kind, allowed):
             return kind
     return None
@@ -283,7 +284,6 @@ def _wrong_kind(message: type, found: tuple[type, ...]) -> type | None:
 _FROM_WORKER = frozenset(
     (*ASKING, Ready, Hardware, Checking, Saved, Piece, Done, Failed, Evaluated, Notice)
 )
-_KINDS = {kind: _kinds(kind) for kind in (*_FROM_WORKER, Report)}
 
 _MAX_BYTES = 1 << 28  # large folders travel in pieces; nothing else comes near it
 
