@@ -21,7 +21,7 @@ import acetune
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
-ROOMS = (*acetune._ROOMS, "core.cost", "policies", "searchers")
+ROOMS = (*acetune._ROOMS, "core.cost")
 WIDTH = 88
 _ENTRY = re.compile(r"^::: (\S+)\n((?: {4}.*\n)*)", re.MULTILINE)
 _SPECIAL = ("__call__", "__enter__", "__exit__", "__init__", "__iter__", "__len__")

@@ -10,33 +10,34 @@ from typing import TYPE_CHECKING, Any
 
 from acetune.core import errors
 from acetune.core.errors import AcetuneError, TrialStopped
-from acetune.core.goals import Constraint, Estimate
-from acetune.policies import (
-    ACE,
-    ACE2,
-    ASHA,
-    Adaptive,
-    ASHALexicographic,
-    ASHAStratum,
-    Backoff,
-    Bandit,
-    Hyperband,
-    MedianStopping,
-    NoStopping,
-    PerformanceCurve,
-    Policy,
-    TruncationSelection,
-)
-from acetune.policies.stopper import Stopper
-from acetune.searchers.searcher import Searcher
-from acetune.searchers.space import choice, lograndint, loguniform, randint, uniform
-from acetune.trial.trial import Trial
+from acetune.core.on_use import import_on_use
 
 if TYPE_CHECKING:
     from acetune.certification.evidence import Mean, Share
+    from acetune.core.goals import Constraint, Estimate
+    from acetune.policies import (
+        ACE,
+        ACE2,
+        ASHA,
+        Adaptive,
+        ASHALexicographic,
+        ASHAStratum,
+        Backoff,
+        Bandit,
+        Hyperband,
+        MedianStopping,
+        NoStopping,
+        PerformanceCurve,
+        Policy,
+        TruncationSelection,
+    )
+    from acetune.policies.stopper import Stopper
     from acetune.run.study_callbacks import StudyCallback
     from acetune.run.tuning import tune
+    from acetune.searchers.searcher import Searcher
+    from acetune.searchers.space import choice, lograndint, loguniform, randint, uniform
     from acetune.study.result import StudyResult, load
+    from acetune.trial.trial import Trial
 
 __version__ = "0.1.0"
 
@@ -76,15 +77,38 @@ __all__ = [
     "uniform",
 ]
 
-# The parts that need the study file, the terminal or the engines: loaded on first use, so that a
-# worker process, which needs none of them, starts fast.
+# Loaded on first use, so that a worker process, which needs few of them, starts fast.
 _ON_USE = {
-    "Mean": "acetune.certification.evidence",
-    "Share": "acetune.certification.evidence",
+    **dict.fromkeys(("Mean", "Share"), "acetune.certification.evidence"),
+    **dict.fromkeys(("Constraint", "Estimate"), "acetune.core.goals"),
+    **dict.fromkeys(
+        (
+            "ACE",
+            "ACE2",
+            "ASHA",
+            "ASHALexicographic",
+            "ASHAStratum",
+            "Adaptive",
+            "Backoff",
+            "Bandit",
+            "Hyperband",
+            "MedianStopping",
+            "NoStopping",
+            "PerformanceCurve",
+            "Policy",
+            "TruncationSelection",
+        ),
+        "acetune.policies",
+    ),
+    "Stopper": "acetune.policies.stopper",
     "StudyCallback": "acetune.run.study_callbacks",
-    "StudyResult": "acetune.study.result",
-    "load": "acetune.study.result",
     "tune": "acetune.run.tuning",
+    "Searcher": "acetune.searchers.searcher",
+    **dict.fromkeys(
+        ("choice", "lograndint", "loguniform", "randint", "uniform"), "acetune.searchers.space"
+    ),
+    **dict.fromkeys(("StudyResult", "load"), "acetune.study.result"),
+    "Trial": "acetune.trial.trial",
 }
 # and the homes of those who run another tuner: `import acetune` is enough for acetune.ray
 _ROOMS = (
@@ -94,20 +118,16 @@ _ROOMS = (
     "export",
     "optuna",
     "plot",
+    "policies",
     "ray",
     "replay",
+    "searchers",
     "testing",
 )
 
 
 def __getattr__(name: str) -> Any:
-    import importlib
-
-    if name in _ROOMS:
-        return importlib.import_module(f"acetune.{name}")
-    if name in _ON_USE:
-        return getattr(importlib.import_module(_ON_USE[name]), name)
-    raise AttributeError(f"module 'acetune' has no attribute {name!r}")
+    return import_on_use(__name__, name, _ON_USE, _ROOMS)
 
 
 def __dir__() -> list[str]:

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
+
+from acetune.core.on_use import import_on_use
 
 __all__ = ["keras", "lightgbm", "lightning", "sklearn", "transformers", "xgboost"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return importlib.import_module(f"acetune.callbacks.{name}")
-    raise AttributeError(f"module 'acetune.callbacks' has no attribute {name!r}")
+    return import_on_use(__name__, name, {}, __all__)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from acetune.core.errors import GoalError
 from acetune.core.goals import DEFAULT_MARGIN, Constraint
+from acetune.core.on_use import import_on_use
 
 if TYPE_CHECKING:
     from acetune.constraints.fairness_check import FairnessCheck
@@ -93,13 +94,7 @@ def constraint(
 
 
 def __getattr__(name: str) -> Any:
-    import importlib
-
-    if name in _ROOMS:
-        return importlib.import_module(f"acetune.constraints.{name}")
-    if name in _ON_USE:
-        return getattr(importlib.import_module(_ON_USE[name]), name)
-    raise AttributeError(f"module 'acetune.constraints' has no attribute {name!r}")
+    return import_on_use(__name__, name, _ON_USE, _ROOMS)
 
 
 def __dir__() -> list[str]:

@@ -8,6 +8,7 @@ guard and notebooks work. Both sides are here: :class:`Child` starts one and end
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -21,9 +22,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-# the cores are taken before anything is imported that counts them
+# the cores are taken before anything is imported that counts them; what imports make stays, so that
+# there is no garbage to look for meanwhile
 _CODE = (
-    "import json, os, sys; start = json.loads(sys.argv[1]); "
+    "import gc, json, os, sys; gc.disable(); start = json.loads(sys.argv[1]); "
     "start['cores'] and os.sched_setaffinity(0, start['cores']); "
     "sys.path[:] = [start['root'], *start['module_path']]; "
     "from acetune.interprocess.child import main; main(start)"
@@ -169,6 +171,7 @@ def main(start: dict[str, Any]) -> None:
     if not start["own_session"]:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that asks
     function = getattr(importlib.import_module(start["module"]), start["function"])
+    gc.enable()
     sys.path[:] = start["module_path"]
     function(socket.socket(fileno=start["descriptor"]), *start["arguments"])
 

@@ -52,7 +52,7 @@ class _Channel:
     ) -> None:
         self._socket = connected
         self._encode, self._decode, self._max_bytes = encode, decode, max_bytes
-        self._come = bytearray()  # and not yet cut into messages
+        self._come: bytes | bytearray = b""  # and not yet cut into messages
 
     def fileno(self) -> int:
         """The number of the socket."""
@@ -69,6 +69,15 @@ class _Channel:
         if self._max_bytes is not None and len(data) > self._max_bytes:
             raise ValueError(f"a message of {len(data):,} bytes is too large to send")
         return _HEAD.pack(_MARK, len(data)) + data
+
+    def _add(self, data: bytes) -> None:
+        """More has come. Nearly always it is one message: that is not copied."""
+        if not self._come:
+            self._come = data
+        else:
+            if isinstance(self._come, bytes):
+                self._come = bytearray(self._come)
+            self._come += data
 
     def _next(self) -> Any:
         """The next message, None while it is not whole; raises MessageError if it is none."""
@@ -88,7 +97,12 @@ class _Channel:
         if size < end:
             return None
         found = bytes(memoryview(self._come)[_HEAD.size : end])
-        del self._come[:end]
+        if size == end:
+            self._come = b""
+        else:
+            if isinstance(self._come, bytes):
+                self._come = bytearray(self._come)
+            del self._come[:end]
         return self._decode(found)
 
 
@@ -111,7 +125,7 @@ class BlockingChannel(_Channel):
             data = self._socket.recv(_READ_BYTES)
             if not data:
                 raise EOFError
-            self._come += data
+            self._add(data)
         return message
 
 
@@ -140,8 +154,16 @@ class NonBlockingChannel(_Channel):
 
     def send(self, message: object) -> None:
         """Send a message now, or as soon as the other end reads. To one that is gone: never."""
-        self._unsent.append(memoryview(self._framed(message)))
-        self.flush()
+        data = self._framed(message)
+        sent = 0
+        if not self._unsent:
+            try:
+                sent = self._socket.send(data)
+            except OSError:  # it takes nothing now, or is gone: see flush
+                sent = 0
+        if sent < len(data):
+            self._unsent.append(memoryview(data)[sent:])
+            self.flush()
 
     def flush(self) -> None:
         """Send as much as the socket takes."""
@@ -172,7 +194,7 @@ class NonBlockingChannel(_Channel):
                 self.ended = True
                 break
             count += len(data)
-            self._come += data
+            self._add(data)
             try:
                 while (message := self._next()) is not None:
                     messages.append(message)

@@ -6,25 +6,29 @@ import ast
 import difflib
 import inspect
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
+from acetune.core.on_use import import_on_use
 from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason, Wording
-from acetune.policies._ace import ACE
-from acetune.policies._ace2 import ACE2
-from acetune.policies._adaptive import Adaptive
-from acetune.policies._asha import ASHA
-from acetune.policies._asha_lex import ASHALexicographic
-from acetune.policies._asha_stratum import ASHAStratum
-from acetune.policies._backoff import Backoff
-from acetune.policies._bandit import Bandit
-from acetune.policies._hyperband import Hyperband
-from acetune.policies._median import MedianStopping
-from acetune.policies._no_stopping import NoStopping
-from acetune.policies._performance_curve import PerformanceCurve
-from acetune.policies._truncation import TruncationSelection
 from acetune.policies.policy import Policy
+
+if TYPE_CHECKING:
+    from acetune.policies._ace import ACE
+    from acetune.policies._ace2 import ACE2
+    from acetune.policies._adaptive import Adaptive
+    from acetune.policies._asha import ASHA
+    from acetune.policies._asha_lex import ASHALexicographic
+    from acetune.policies._asha_stratum import ASHAStratum
+    from acetune.policies._backoff import Backoff
+    from acetune.policies._bandit import Bandit
+    from acetune.policies._hyperband import Hyperband
+    from acetune.policies._median import MedianStopping
+    from acetune.policies._no_stopping import NoStopping
+    from acetune.policies._performance_curve import PerformanceCurve
+    from acetune.policies._truncation import TruncationSelection
 
 __all__ = [
     "ACE",
@@ -52,37 +56,57 @@ __all__ = [
     "parse_policy",
 ]
 
-# name -> constructor and the options that the name stands for
-_POLICIES: dict[str, tuple[Callable[..., Policy], dict[str, object]]] = {
-    "none": (NoStopping, {}),
-    "none+after": (NoStopping, {"constraints": "after"}),
-    "asha": (ASHA, {}),
-    "asha+after": (ASHA, {"constraints": "after"}),
-    "hyperband": (Hyperband, {}),
-    "hyperband+after": (Hyperband, {"constraints": "after"}),
-    "median": (MedianStopping, {}),
-    "median+after": (MedianStopping, {"constraints": "after"}),
-    "bandit": (Bandit, {}),
-    "bandit+after": (Bandit, {"constraints": "after"}),
-    "truncation": (TruncationSelection, {}),
-    "truncation+after": (TruncationSelection, {"constraints": "after"}),
-    "curve": (PerformanceCurve, {}),
-    "curve+after": (PerformanceCurve, {"constraints": "after"}),
-    "asha-stratum": (ASHAStratum, {}),
-    "asha-stratum-adaptive": (ASHAStratum, {"interval": "adaptive"}),
-    "asha-lex": (ASHALexicographic, {}),
-    "backoff": (Backoff, {}),
-    "ace2": (ACE2, {}),
-    "adaptive": (Adaptive, {}),
-    "ace": (ACE, {}),
-    "ace-hard": (ACE, {"stopping": "first-violation"}),
-    "ace-noskip": (ACE, {"gate": False}),
-    "ace-beta1": (ACE, {"interval": 1}),
-    "ace-betaT": (ACE, {"interval": "end"}),
+# class -> module, opened on use: a worker needs the one policy of its study
+_ON_USE = {
+    "ACE": "acetune.policies._ace",
+    "ACE2": "acetune.policies._ace2",
+    "ASHA": "acetune.policies._asha",
+    "ASHALexicographic": "acetune.policies._asha_lex",
+    "ASHAStratum": "acetune.policies._asha_stratum",
+    "Adaptive": "acetune.policies._adaptive",
+    "Backoff": "acetune.policies._backoff",
+    "Bandit": "acetune.policies._bandit",
+    "Hyperband": "acetune.policies._hyperband",
+    "MedianStopping": "acetune.policies._median",
+    "NoStopping": "acetune.policies._no_stopping",
+    "PerformanceCurve": "acetune.policies._performance_curve",
+    "TruncationSelection": "acetune.policies._truncation",
+}
+# name -> class and the options that the name stands for
+_POLICIES: dict[str, tuple[str, dict[str, object]]] = {
+    "none": ("NoStopping", {}),
+    "none+after": ("NoStopping", {"constraints": "after"}),
+    "asha": ("ASHA", {}),
+    "asha+after": ("ASHA", {"constraints": "after"}),
+    "hyperband": ("Hyperband", {}),
+    "hyperband+after": ("Hyperband", {"constraints": "after"}),
+    "median": ("MedianStopping", {}),
+    "median+after": ("MedianStopping", {"constraints": "after"}),
+    "bandit": ("Bandit", {}),
+    "bandit+after": ("Bandit", {"constraints": "after"}),
+    "truncation": ("TruncationSelection", {}),
+    "truncation+after": ("TruncationSelection", {"constraints": "after"}),
+    "curve": ("PerformanceCurve", {}),
+    "curve+after": ("PerformanceCurve", {"constraints": "after"}),
+    "asha-stratum": ("ASHAStratum", {}),
+    "asha-stratum-adaptive": ("ASHAStratum", {"interval": "adaptive"}),
+    "asha-lex": ("ASHALexicographic", {}),
+    "backoff": ("Backoff", {}),
+    "ace2": ("ACE2", {}),
+    "adaptive": ("Adaptive", {}),
+    "ace": ("ACE", {}),
+    "ace-hard": ("ACE", {"stopping": "first-violation"}),
+    "ace-noskip": ("ACE", {"gate": False}),
+    "ace-beta1": ("ACE", {"interval": 1}),
+    "ace-betaT": ("ACE", {"interval": "end"}),
 }
 POLICY_NAMES = tuple(_POLICIES)
 #: What studies use that name no policy.
 DEFAULT_POLICY = "adaptive"
+
+
+def __getattr__(name: str) -> Any:
+    return import_on_use(__name__, name, _ON_USE)
 
 
 def parse_policy(text: str) -> Policy:
@@ -96,7 +120,8 @@ def parse_policy(text: str) -> Policy:
         near = difflib.get_close_matches(name, POLICY_NAMES, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise GoalError(f"unknown policy {name!r}; {hint}choose from {', '.join(POLICY_NAMES)}")
-    make, fixed = _POLICIES[name]
+    kind, fixed = _POLICIES[name]
+    make: Callable[..., Policy] = __getattr__(kind)
     options = dict(fixed)
     for item in filter(None, rest.split(",")):
         key, equals, value = item.partition("=")

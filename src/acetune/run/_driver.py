@@ -204,11 +204,11 @@ class Driver:
     def _assign(self, left: Callable[[], int | None]) -> None:
         """Give idle workers something to do, and start workers where there is work for them."""
         for slot in self._pool.slots:
-            count = left()
             if slot.worker is None:
+                count = left()
                 if count is None or count > self._pool.expecting:
                     self._pool.start(slot)
-            elif slot.idle and (count is None or count > 0):
+            elif slot.idle and left() != 0:
                 self._parcels.drop(slot.index)
                 if self._evaluation is not None:
                     self._evaluation.assign(slot)
@@ -286,6 +286,8 @@ class Driver:
 
     def _handle(self, slot: Slot, message: object) -> object | None:
         """Act on one message; returns what the worker waits for, or None."""
+        if isinstance(message, m.Reported) and slot.trial is not None:  # nearly always
+            return self._handle_trial(slot, slot.trial, message)
         if isinstance(message, m.Checking):
             if message.constraint is not None:
                 self._timeouts.check_begins(slot, message.constraint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import socket
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -166,6 +166,7 @@ class Refused(NamedTuple):
 
 _LARGEST = 2**63 - 1  # that a study file can hold
 ASKING = (Begin, Declare, AskGate, Fetch, Reported, Finished)  # these wait for an answer
+_IN_TURN = (*ASKING, Done)
 
 # -- as bytes -------------------------------------------------------------------------------------
 # The two messages of every step travel as plain tuples: pickling their classes by name would cost
@@ -178,10 +179,12 @@ def encode(message: object) -> bytes:
     if type(message) is Reported:
         plain = ("report", *message.report)
     elif type(message) is Reply:
-        d, *rest, trend = message
+        d, gate, keep_below, stop, ended, trend = message
+        stops = d.action is Action.STOP
         why = d.why if isinstance(d.why, str) else tuple(d.why)
-        decided = (d.stop, why, d.stratum, d.rank, d.of, d.step, dict(d.numbers))
-        plain = ("reply", *decided, *rest, None if trend is None else tuple(trend))
+        decided = (stops, why, d.stratum, d.rank, d.of, d.step, dict(d.numbers))
+        told = None if trend is None else tuple(trend)
+        plain = ("reply", decided, gate, keep_below, stop, ended, told)
     return pickle.dumps(plain, pickle.HIGHEST_PROTOCOL)
 
 
@@ -193,11 +196,11 @@ def decode(data: bytes) -> Any:
             return message
         if message[0] == "report":
             return Reported(Report(*message[1:]))
-        _, stops, why, stratum, rank, of, step, numbers, *rest = message
+        _, decided, gate, keep_below, stop, ended, trend = message
+        stops, why, stratum, rank, of, step, numbers = decided
         action = Action.STOP if stops else Action.CONTINUE
         why = why if isinstance(why, str) else Wording(*why)
         decision = Decision(action, why, stratum, rank, of, step, numbers)
-        gate, keep_below, stop, ended, trend = rest
         trend = None if trend is None else Trend(*trend)
         return Reply(decision, gate, keep_below, stop, ended, trend)
     except Exception as error:  # unpickling may raise anything
@@ -209,6 +212,9 @@ def decode_from_worker(data: bytes) -> Any:
     message = decode(data)
     kind = type(message)
     try:
+        if kind is Reported and type(message.report) is Report:  # nearly always
+            _require_report(message.report)
+            return message
         if kind not in _FROM_WORKER:
             raise MessageError(f"it was a {kind.__name__}")
         _require_kinds(message, kind)
@@ -243,11 +249,12 @@ def _require_report(report: Report) -> None:
 
 def require_turn(message: object, *, begun: bool) -> None:
     """That a trial begins before it does anything else, and once, else :class:`MessageError`."""
-    if begun == isinstance(message, Begin) and isinstance(message, (*ASKING, Done)):
+    if begun == isinstance(message, Begin) and isinstance(message, _IN_TURN):
         when = "again" if begun else "before training began"
         raise MessageError(f"it came {when}")
 
 
+@cache  # asked by the driver alone, so that workers need not look at all messages as they start
 def _kinds(message: type) -> tuple[tuple[type, ...], ...]:
     """The classes that each field of a message may have."""
     return tuple(_classes(hint) for hint in get_type_hints(message).values())
@@ -274,7 +281,7 @@ def _require_kinds(message: tuple[object, ...], kind: type) -> None:
 @lru_cache(maxsize=256)  # a study's reports are nearly all alike
 def _wrong_kind(message: type, found: tuple[type, ...]) -> type | None:
     """The first class in a message that its field may not have, None where all may."""
-    for kind, allowed in zip(found, _KINDS[message], strict=True):
+    for kind, allowed in zip(found, _kinds(message), strict=True):
         if not issubclass(kind, allowed):
             return kind
     return None
@@ -283,7 +290,6 @@ def _wrong_kind(message: type, found: tuple[type, ...]) -> type | None:
 _FROM_WORKER = frozenset(
     (*ASKING, Ready, Hardware, Checking, Saved, Piece, Done, Failed, Evaluated, Notice)
 )
-_KINDS = {kind: _kinds(kind) for kind in (*_FROM_WORKER, Report)}
 
 _MAX_BYTES = 1 << 28  # large folders travel in pieces; nothing else comes near it
 

@@ -8,7 +8,6 @@ was written.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import pickle
 import re
@@ -177,6 +176,8 @@ def _raise(error: OSError) -> None:
 
 def read_through(folder: Path, *, sync: bool = False) -> Written:
     """Size and checksum of what is in a folder; ``sync`` also waits until it is on disk."""
+    import hashlib  # only where something is kept: a worker starts faster
+
     found, size = hashlib.sha256(), 0
     folders, files = _contents(folder)
     for name in folders:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import platform
 import sys
 import threading
 import time
@@ -93,6 +92,8 @@ def processor() -> str:
                 return value.strip()
     except OSError:
         pass
+    import platform  # only where it is asked: a worker starts faster
+
     return platform.processor() or platform.machine() or "unknown processor"
 
 
