@@ -290,13 +290,15 @@ class Rows:
             error = f"ValueError: {HOSTILE} {_LONG}"
         for i, limit in enumerate(self._limits):
             name, values, errors = limit.constraint.name, self.values[i], self.errors[i]
+            margin = limit.constraint.margin_se
             at = np.flatnonzero(self.checked & ((self.failed < 0) | (self.failed >= i)))
             cost = limit.cost_s * self._rng.lognormal(0, 0.2, len(at))
             for row, seconds in zip(at.tolist(), cost.tolist(), strict=True):
                 if self.failed[row] == i:
-                    yield row + 1, name, None, None, seconds, error
+                    yield row + 1, name, None, None, seconds, error, margin
                 else:
-                    yield row + 1, name, float(values[row]), float(errors[row]), seconds, None
+                    measured = float(values[row]), float(errors[row])
+                    yield row + 1, name, *measured, seconds, None, margin
 
     # -- the rest --------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from synthetic_rows import BEGAN, HOSTILE, TRUNCATION, WORKERS, Rows, params_of
 __all__ = ["BEGAN", "HOSTILE", "append_reports", "make_study"]
 
 _REPORT = "INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_CHECK = "INSERT INTO checks VALUES (?, ?, ?, ?, ?, ?, 0)"
+_CHECK = "INSERT INTO checks VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 
 def make_study(
@@ -152,7 +152,7 @@ def append_reports(path: Path | str, n: int, *, seed: int = 1, best: float | Non
              "continue", 0.05, 0.0, time, None),
         )  # fmt: skip
         for name, measured in values.items():
-            db.execute(_CHECK, (seq, name, measured, 0.0, 0.01, None))
+            db.execute(_CHECK, (seq, name, measured, 0.0, 0.01, None, 0.0))
     db.execute("UPDATE sessions SET seconds = seconds + ?, ended = NULL "
                "WHERE session = (SELECT max(session) FROM sessions)", (n * 0.05,))  # fmt: skip
     db.execute("COMMIT")

@@ -119,7 +119,7 @@ def test_spells_are_assumed_where_none_was_seen() -> None:
     few = LatencyProfile(still[:200], "a machine", still[:200])
     found = of(few.p95)
     assert found.p_value(2.0, "<=") > 0.5 and found.bound(0.0375, "<=") == np.inf
-    assert found.times_more(2.0, 0.0375) == pytest.approx(12.8, abs=0.4)  # 2,560 calls
+    assert found.times_more(2.0, 0.0375) == pytest.approx(12.8, abs=0.4)  # 2,600 calls
     assert of(LatencyProfile(still[:70], "", still[:70], 1).p95).p_value(2.0, "<=") <= 0.0375
     assert of(alone.p95).block == 1
     with pytest.raises(GoalError, match="spell_calls"):

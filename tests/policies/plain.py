@@ -448,39 +448,6 @@ class Seen:
         same, pairs = concordant(lasted)
         return (same / pairs * len(lasted) + 0.7 * 4) / (len(lasted) + 4) if pairs else 0.7
 
-    def gain(self, octave: int, loss: float) -> float | None:
-        """The most that one of the 24 trials like this one gained, while steps quadrupled."""
-        for known in (octave, octave - 1, octave - 2):
-            lasted = [trial for trial in self.lasted if log2(trial.step) == known]
-            if len(lasted) >= 6:
-                finite = [t for t in lasted[-48:] if t.then < INF and t.later < INF]
-                finite.sort(key=lambda t: (t.then, t.then - t.later))
-                worse = sum(t.then < loss for t in finite)
-                while len(finite) > 24:
-                    # from the end that is farther away
-                    if worse > 12:
-                        del finite[0]
-                        worse -= 1
-                    else:
-                        del finite[-1]
-                return max(t.then - t.later for t in finite) if len(finite) >= 6 else None
-        return None
-
-    def most_gained(self, step: int, total: int, loss: float) -> float:
-        """To the last step: once more from where it could be by then."""
-        if max(step, 1) >= total:
-            return 0.0
-        gain = self.gain(log2(step), loss)
-        if gain is None:
-            return INF
-        gain *= min(1.0, (log(total) - log(step)) / log(4))
-        return max(0.0, gain + self.most_gained(4 * max(step, 1), total, loss - gain))
-
-
-def log2(step: int) -> int:
-    """Rounded down; of step 0 that of the first."""
-    return max(octave for octave in range(64) if 2**octave <= max(step, 1))
-
 
 def lengths() -> list[int]:
     """The powers of two."""
@@ -679,6 +646,15 @@ class AdaptiveRule(OtherRule):
         stopped = min(0.9, NORMAL.cdf(2 * correlation - lost))
         return 1.0 - float((1 - stopped) ** (1 / min(8, octave)))
 
+    def answer_before(self, study: ReferenceStudy, report: Report) -> float:
+        """What there is to beat: without what this report's own check has found."""
+        checks = study.checks
+        try:
+            study.checks = checks[:-1] if report.measured is not None else checks
+            return study.f_star()
+        finally:
+            study.checks = checks
+
     def rank(self, study: ReferenceStudy, report: Report) -> None:
         last = self.standing(study, report)
 
@@ -707,15 +683,34 @@ class AdaptiveRule(OtherRule):
             if below(known.best_chance(soonest, total, last.step, excess), self.hope):
                 report.stop = True
         if total is not None and total <= 4 * report.step < 4 * total:
-            # its own check says nothing about others
-            before = study.checks[:-1] if report.measured is not None else study.checks
-            answer = min((c.loss for c in before if c.valid), default=INF)
+            answer = self.answer_before(study, report)
             best = min((r.loss for r in study.own(report.trial)), default=INF)
-            if answer < INF and best >= answer and report.loss < INF:
-                gained = self.seen(study).most_gained(report.step, total, report.loss)
+            if answer < INF and best >= answer and report.loss < INF and better >= n / 4:
+                gained = most_gained(study, report.step, total, report.loss)
                 if below(gained, report.loss - answer):
                     report.stop = True
         self.remember(study, report)
+
+
+def most_gained(study: ReferenceStudy, step: int, total: int, loss: float) -> float:
+    """The most that one of the 24 finished trials like this one gained from about a step on."""
+    rungs = [r for r in range(1, max(step, 1) + 1) if r < 16 or r % 2 ** (r.bit_length() - 4) == 0]
+    began, found = rungs[-1], []
+    for trial, attempt in study.attempts.items():
+        later = [r for r in study.own(trial) if r.step >= began]
+        if attempt.state == "finished" and len(later) > 1:
+            gain = later[0].loss - min(r.loss for r in later[1:])
+            if math.isfinite(gain):
+                found.append((later[0].loss, gain, log(later[-1].step) - log(later[0].step)))
+    found.sort()
+    worse = sum(then < loss for then, _, _ in found)
+    while len(found) > 24:
+        # from the end that is farther away
+        del found[0 if worse > 12 else -1]
+        worse -= worse > 12
+    if len(found) < 6:
+        return INF
+    return max(gain * max(1.0, (log(total) - log(began)) / took) for _, gain, took in found)
 
 
 def mean(numbers: list[float]) -> Fraction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterable
 from typing import Any
 
@@ -329,67 +330,116 @@ def test_a_check_that_failed_takes_no_hope_and_gives_no_answer() -> None:
 # -- whom to stop: who cannot beat the answer ----------------------------------------------------
 
 
-def fall(study: Stopper, gained: Iterable[float]) -> None:
-    """Trials whose loss falls by so much, from 10 at step 4 to the answer or worse at step 16."""
+def fall(study: Stopper, gained: Iterable[float], total: int = 20) -> None:
+    """Trials whose loss of 10 at step 5 falls by so much to the end, and others at step 5."""
     for index, gain in enumerate(gained):
-        trial = study.start(f"fell {index}", 20)
-        trial.observe(4, 10.0, decided=GOES_ON)
-        trial.observe(16, 10.0 - gain, decided=GOES_ON)
+        trial = study.start(f"fell {index}", total)
+        trial.observe(5, 10.0, decided=GOES_ON)
+        trial.observe(total, 10.0 - gain, decided=GOES_ON)
+    for index, loss in enumerate([9.0, 9.0, 9.0, 9.0, 99.0, 99.0]):
+        study.start(f"ranked {index}", 20).observe(5, loss, decided=GOES_ON)
 
 
-# step 5: nobody else has reported there, so that no rank decides, and 20 is four times as far
+def answered(study: Stopper, loss: float = 5.0) -> Stopper:
+    study.start("the answer", 20).observe(3, loss, {"g": 0.0}, decided=GOES_ON)
+    return study
+
+
+def code(trial: StopperTrial, step: int, loss: float) -> str:
+    return trial.observe(step, loss).because.code
+
+
 @pytest.mark.parametrize(
-    ("loss", "stops"),
+    ("loss", "outrun"),
     [
-        (4.0, False),
-        (9.9, False),  # needs less than 5 to come to the answer, which is 5
+        (9.9, False),  # needs less than 5 to come to the answer
         (10.0, False),
         (10.1, True),
         (NAN, False),  # nothing is known of such
     ],
 )
-def test_who_would_have_to_gain_more_than_any_is_stopped(loss: float, stops: bool) -> None:
-    study = unconstrained()
+def test_who_would_have_to_gain_more_than_any_is_stopped(loss: float, outrun: bool) -> None:
+    study = answered(stopper())
     fall(study, [0, 1, 2, 3, 4, 5])
-    assert study.start("a", 20).observe(5, loss).stop is stops
+    assert (code(study.start("a", 20), 5, loss) == "cannot_beat_the_answer") is outrun
 
 
 def test_a_stop_says_what_was_needed() -> None:
-    study = unconstrained()
+    study = answered(stopper())
     fall(study, [1, 2, 3, 4, 5, 5])
     decision = study.start("a", 20).observe(5, 12.0)
-    assert decision.because.code == "cannot_beat_the_answer"
-    assert decision.numbers == {"needed": 7.0, "gained": 5.0}
+    assert decision.stop and decision.numbers == {"needed": 7.0, "gained": 5.0}
     assert decision.reason == (
-        "would have to gain 7 after step 5 to beat the best feasible checkpoint; no trial like it "
-        "gained more than 5"
+        "would have to gain 7 after step 5 to come to the best feasible checkpoints; no finished "
+        "trial like it gained more than 5"
     )
 
 
 def test_nobody_is_outrun_early_or_by_few_or_without_an_answer() -> None:
-    few = unconstrained()
+    few = answered(stopper())
     fall(few, [1, 2, 3, 4, 5])
-    assert not few.start("a", 20).observe(5, 100.0).stop
-    early = unconstrained()
+    assert code(few.start("a", 20), 5, 12.0) == "kept_as_learned"
+    early = answered(stopper())
     fall(early, [1, 2, 3, 4, 5, 5])
-    assert not early.start("a", 21).observe(5, 100.0).stop
-    assert not early.start("length unknown").observe(6, 100.0).stop
-    assert early.start("b", 20).observe(7, 100.0).stop
+    assert code(early.start("a", 21), 5, 12.0) == "kept_as_learned"
+    assert code(early.start("length unknown"), 5, 12.0) == "kept_as_learned"
     unanswered = stopper()
     fall(unanswered, [1, 2, 3, 4, 5, 5])
-    assert not unanswered.start("a", 20).observe(5, 100.0).stop
+    assert code(unanswered.start("a", 20), 5, 12.0) == "kept_as_learned"
+
+
+def test_the_best_quarter_is_never_outrun() -> None:
+    study = answered(stopper(), -50.0)
+    fall(study, [1, 2, 3, 4, 5, 5])
+    assert code(study.start("a", 20), 5, 8.0) == "kept_as_learned"
+    assert code(study.start("b", 20), 5, 9.5) == "cannot_beat_the_answer"
 
 
 def test_who_is_ahead_of_the_answer_goes_on() -> None:
     """What it holds may qualify yet, whatever its last report says."""
-    study = stopper()
-    fall(study, [1, 2, 3, 4, 5, 5])
-    study.start("the answer", 20).observe(3, 8.0, {"g": 0.0}, decided=GOES_ON)
+    study = answered(stopper(), 8.0)
+    fall(study, [0, 0, 0, 0, 0, 0])
     ahead, behind = study.start("a", 20), study.start("b", 20)
     ahead.observe(1, 7.0, decided=GOES_ON)
     behind.observe(1, 9.0, decided=GOES_ON)
-    assert not ahead.observe(5, 50.0).stop
-    assert behind.observe(6, 50.0).stop
+    assert code(ahead, 5, 12.0) == "kept_as_learned"
+    assert code(behind, 5, 12.0) == "cannot_beat_the_answer"
+
+
+def test_runners_up_are_wanted_too() -> None:
+    """With ``confirm_top`` there must be several to choose from."""
+    limits = [Constraint("g", upper=1.0)]
+    for keep, expected in ((1, "cannot_beat_the_answer"), (2, "kept_as_learned")):
+        study = Stopper(
+            objective="loss", mode="min", constraints=limits, policy=Adaptive(), confirm_top=keep
+        )
+        answered(study)
+        fall(study, [1, 2, 3, 4, 5, 5])
+        assert code(study.start("a", 20), 5, 12.0) == expected
+
+
+def test_trials_that_were_shorter_would_have_gained_more() -> None:
+    study = answered(stopper())
+    fall(study, [3, 3, 3, 3, 3, 3], total=10)  # in one doubling; to step 20 there are two
+    assert code(study.start("a", 20), 5, 11.0) == "kept_as_learned"
+    assert study.start("b", 20).observe(5, 11.1).numbers["gained"] == pytest.approx(6.0)
+
+
+def test_a_fall_at_the_end_of_training_is_waited_for() -> None:
+    """As where the learning rate falls: what early steps gain says nothing about it."""
+    study = unconstrained()
+    rng = random.Random(0)
+    finished = 0
+    for index in range(60):
+        quality, trial = rng.random(), study.start(str(index), 100)
+        for step in range(1, 101):
+            if trial.observe(step, quality + (1.0 if step < 75 else 0.0) + 0.3 / step).stop:
+                break
+        else:
+            finished += 1
+        if index == 9:
+            assert finished >= 3  # the rule needs six, and must not keep them from coming about
+    assert study.best is not None and study.best.value < 0.1 and finished >= 6
 
 
 # -- when to check -------------------------------------------------------------------------------

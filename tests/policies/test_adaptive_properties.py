@@ -107,7 +107,6 @@ def test_what_was_learned_can_be_left_out_again(
     assert left[2:] == pytest.approx(never[2:], rel=1e-4, abs=1e-4)
     assert found.agreement == expected.agreement
     assert found.order_kept(1, 0.7, 4.0) == expected.order_kept(1, 0.7, 4.0)
-    assert found.most_gained(1, 9, loss) == expected.most_gained(1, 9, loss)
 
 
 @examples_or_more(60)
@@ -123,29 +122,6 @@ def test_the_share_of_pairs_that_kept_their_order(
         seen.lasted.append(Lasted(octave, then, later))
     for step in (0, 1, 2, 3, 4, 6, 9, 1023, 2**62 + 5):
         assert learning.order_kept(step, 0.7, 4.0) == pytest.approx(seen.order_kept(step))
-
-
-@examples_or_more(60)
-@given(
-    st.lists(st.tuples(st.sampled_from([1, 2, 4, 8, 32]), losses, losses), max_size=130),
-    st.lists(st.tuples(steps, losses), min_size=1, max_size=5),
-)
-def test_the_most_that_trials_like_one_gained(
-    events: list[tuple[int, float, float]], asked: list[tuple[int, float]]
-) -> None:
-    learning, seen = Learning(), Seen()
-    for step, then, later in events:
-        for last, loss in asked:  # what is kept to answer faster must not grow old
-            learning.most_gained(step, last, loss)
-        learning.add_loss(4 * step, later, then)
-        seen.lasted.append(Lasted(step, then, later))
-    for last, loss in asked:
-        for step in (1, 3, 8, 15, 40, 64):
-            if loss == math.inf:
-                assert learning.most_gained(step, last, loss) == math.inf
-                continue
-            expected = seen.most_gained(step, last, loss)
-            assert learning.most_gained(step, last, loss) == pytest.approx(expected)
 
 
 slopes_along = st.lists(st.floats(-2, 2), max_size=4)

@@ -196,7 +196,10 @@ def test_a_real_study(study: Path) -> None:
     assert answer["best"]["total_steps"] == 3 and answer["later"] == {"checked": 2, "valid": 0}
     assert answer["best"]["fresh"]["objective"] == {"value": 5.5, "stderr": 0.0}
     assert answer["load"] == 'acetune.load("study.db").best.load()'
-    assert "certified on fresh data: g 1.5 (at most 1.945, limit ≤ 2; normal" in answer["trust"]
+    assert (
+        "certified on fresh data: g 1.5 (limit ≤ 2; one of 1.945 would have passed; normal"
+        in answer["trust"]
+    )
     assert (answer["status"], answer["confidence"]) == ("certified", 95)
     assert "this model is certified to keep g ≤ 2 on data like the fresh rows" in answer["claim"]
     assert "1 look at fresh data" in answer["account"]
@@ -243,9 +246,9 @@ def test_when_fresh_data_breaks_a_limit_nothing_is_recommended(study: Path) -> N
     assert answer["best"] is None and answer["load"] is None
     assert answer["words"] == (
         "No model can be recommended: all 2 candidates that were judged broke a limit on fresh "
-        "data. The best had g 2.5 there (limit ≤ 2; 2 where it was chosen)."
+        "data. The one with the best loss had g 2.5 there (limit ≤ 2; 2 where it was chosen)."
     )
-    assert "confirm_top=7 (now 3)" in answer["next"]
+    assert "confirm_top=7, now 3" in answer["next"]
     assert [found["status"] for found in answer["candidates"]] == ["broken", "broken"]
     rejected = answer["rejected"]
     (fresh,) = rejected["fresh"]["constraints"]

@@ -99,7 +99,7 @@ def test_a_broken_limit_on_fresh_data_is_not_green(browser: Browser, tmp_path: P
         expect(page.locator("#answer .badge")).to_have_text(
             "broken: a limit is broken on fresh data"
         )
-        expect(page.locator("#answer")).to_contain_text("keep away from the limit")
+        expect(page.locator("#answer")).to_contain_text("keeps farther from the limit")
         expect(page.locator("#answer [data-action=copy]")).to_have_count(0)  # nothing to take
         expect(page.locator("#answer")).not_to_contain_text("best.load()")
         values = page.locator("#answer table").first

@@ -170,8 +170,8 @@ class LatencyCheck:
         Seconds.
     spell_calls:
         For a certificate: for how many calls in a row the machine may be slow, on average. Twice as
-        many count as one call, so a 95th percentile is certified from 2,560 calls on
-        (``repeats=``); 1 says that calls are independent, and 64 will do. What the calls show to be
+        many count as one call, so a 95th percentile is certified from 2,600 calls on
+        (``repeats=``); 1 says that calls are independent, and 65 will do. What the calls show to be
         longer counts in its place.
 
     >>> check = LatencyCheck(lambda model: model(1000), percentile=50, repeats=20)

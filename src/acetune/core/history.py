@@ -15,6 +15,7 @@ from typing import Any
 from sortedcontainers import SortedList
 
 from acetune.core.decision import Action, Decision, Stratum
+from acetune.core.gains import Gains
 from acetune.core.learning import Added, Learning, Trend, combined
 from acetune.core.measured_costs import Costs
 from acetune.core.observation import CheckResult, Observation, TrialId
@@ -43,6 +44,7 @@ class History:
         self.costs = Costs()
         self.learning = Learning()
         self.finished: list[TrialRecord] = []  # a record stays, whatever becomes of its state
+        self._gains = Gains()
         self.best: Checkpoint | None = None
         self.best_loss = math.inf  # of all reports, checked or not
         self.nearest: Checkpoint | None = None  # least violating of all checked checkpoints
@@ -87,6 +89,10 @@ class History:
         """The k-th best of the trials' best valid losses, infinite if there are fewer."""
         found = self._valid_losses
         return float(found[k - 1]) if len(found) >= k else math.inf
+
+    def most_gained(self, step: int, last: int, loss: float) -> float:
+        """The most that a finished trial like this one gained from a step on; see ``Gains``."""
+        return self._gains.most(self.finished, step, last, loss)
 
     def without(self, record: TrialRecord, since: int, *, unlearn: bool = False) -> History:
         """The history without what a trial has filed from step ``since`` on: to decide on it anew.

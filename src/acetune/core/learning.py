@@ -1,7 +1,6 @@
 """What the trials of a study say about each other: sums that every report adds to.
 
 - Does who is ahead stay ahead? (:meth:`Learning.order_kept`)
-- How much may a trial still gain? (:meth:`Learning.most_gained`)
 - Are limits gained or lost while a trial trains? (:meth:`Learning.trend`)
 - Do objective and limits pull against each other? (:meth:`Learning.agreement`)
 
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 import math
 import sys
-from bisect import bisect_left
 from copy import copy
 from typing import NamedTuple, TypeAlias
 
@@ -22,8 +20,6 @@ Added: TypeAlias = tuple[int, float, float, tuple[int, float] | None]
 
 _RECENT = 48  # trials that a new one is compared with
 _LATER = 2  # octaves of steps after which order is looked at again: a factor of four
-_ALIKE = 24  # trials like another one: those whose losses rank next to its own
-_FEWEST_ALIKE = 6  # of which something is known
 _STRETCH = math.log(4.0)  # limits may move otherwise in each stretch of log steps
 _SHRINKAGE = 0.5  # squared octaves of steps that a slope of 0 counts for
 _COMMON = 1.0  # as many that the common slope counts for in a stretch
@@ -98,7 +94,6 @@ class Learning:
         self._agreeing = [0, 0]
         self._then: dict[int, list[tuple[float, float]]] = {}  # by octave: losses then and later
         self._kept: dict[int, list[int]] = {}  # by octave: pairs in the same order, and all
-        self._gains: dict[int, _Gains] = {}  # by octave, until another trial is added there
 
     # -- adding ----------------------------------------------------------------------------------
 
@@ -129,7 +124,6 @@ class Learning:
         """What would be known without these, which were added last of their trial."""
         past = copy(self)
         past._last, past._then, past._kept = {**self._last}, {**self._then}, {**self._kept}
-        past._gains = {}
         past._all = copy(self._all)
         past._changes = {stretch: copy(changes) for stretch, changes in self._changes.items()}
         for step, loss, excess, before in reversed(checks):
@@ -175,7 +169,6 @@ class Learning:
             octave = step.bit_length() - 1 - _LATER
             then = self._then.setdefault(octave, [])
             _compare(then, self._kept.setdefault(octave, [0, 0]), earlier, loss)
-            self._gains.pop(octave, None)
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -199,36 +192,6 @@ class Learning:
             return expected
         trials = len(self._then[octave])
         return (kept / pairs * trials + expected * weight) / (trials + weight)
-
-    def most_gained(self, step: int, last: int, loss: float) -> float:
-        """The most that a trial with this loss can be expected to gain from a step to the last one.
-
-        That is as much as any of the trials that were like it gained, while steps went on by a
-        factor of four, and then those like what it could be by then, and so on. Infinite where too
-        few are known.
-        """
-        if not math.isfinite(loss):
-            return math.inf
-        step = max(step, 1)
-        octave, reached, most = step.bit_length() - 1, loss, 0.0
-        while step < last:
-            gained = self._gained(octave, reached)
-            if gained is None:
-                return math.inf
-            reached -= gained * min(1.0, math.log(last / step) / _STRETCH)
-            most = max(most, loss - reached)
-            octave, step = octave + _LATER, step << _LATER
-        return most
-
-    def _gained(self, octave: int, loss: float) -> float | None:
-        """The most that trials like this one gained from about these steps on, or earlier ones."""
-        for known in range(octave, octave - _LATER - 1, -1):
-            if len(self._then.get(known, ())) >= _FEWEST_ALIKE:
-                gains = self._gains.get(known)
-                if gains is None:
-                    gains = self._gains[known] = _Gains(self._then[known][-_RECENT:])
-                return gains.most(loss)
-        return None
 
     def trend(self, check_s: float, step_s: float) -> Trend:
         """Whether limits are gained or lost along training, and where trials begin."""
@@ -265,21 +228,6 @@ class Learning:
         )
         variance = max(0.0, square / trials - start * start)
         return Trend(pairs, slopes, spread, start, math.sqrt(variance + 1 / (trials + 1)))
-
-
-class _Gains:
-    """What trials gained, by the loss that they had."""
-
-    def __init__(self, then: list[tuple[float, float]]) -> None:
-        known = sorted((a, a - b) for a, b in then if math.isfinite(a) and math.isfinite(b))
-        self._losses, self._gained = [a for a, _ in known], [gained for _, gained in known]
-
-    def most(self, loss: float) -> float | None:
-        """Of those like one with this loss."""
-        first = bisect_left(self._losses, loss) - _ALIKE // 2
-        first = max(0, min(first, len(self._losses) - _ALIKE))
-        alike = self._gained[first : first + _ALIKE]
-        return max(alike) if len(alike) >= _FEWEST_ALIKE else None
 
 
 class _Changes:

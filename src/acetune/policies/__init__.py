@@ -105,8 +105,14 @@ POLICY_NAMES = tuple(_POLICIES)
 DEFAULT_POLICY = "adaptive"
 
 
-def __getattr__(name: str) -> Any:
-    return import_on_use(__name__, name, _ON_USE)
+if not TYPE_CHECKING:  # misspelt names are still found by type checkers
+
+    def __getattr__(name: str) -> Any:
+        return import_on_use(__name__, name, _ON_USE)
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def parse_policy(text: str) -> Policy:
@@ -121,7 +127,7 @@ def parse_policy(text: str) -> Policy:
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise GoalError(f"unknown policy {name!r}; {hint}choose from {', '.join(POLICY_NAMES)}")
     kind, fixed = _POLICIES[name]
-    make: Callable[..., Policy] = __getattr__(kind)
+    make: Callable[..., Policy] = import_on_use(__name__, kind, _ON_USE)
     options = dict(fixed)
     for item in filter(None, rest.split(",")):
         key, equals, value = item.partition("=")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from acetune.core.decision import Action, Decision, Stratum
 from acetune.core.errors import GoalError
 from acetune.core.history import History
-from acetune.core.learning import Learning, Trend, combined
+from acetune.core.learning import Trend, combined
 from acetune.core.measured_costs import Costs
 from acetune.core.numbers import is_number, require_share
 from acetune.core.observation import Observation
@@ -41,8 +41,8 @@ _HOPELESS = Wording(
 )
 _OUTRUN = Wording(
     "cannot_beat_the_answer",
-    "would have to gain {needed:.3g} after step {step} to beat the best feasible checkpoint; no "
-    "trial like it gained more than {gained:.3g}",
+    "would have to gain {needed:.3g} after step {step} to come to the best feasible checkpoints; "
+    "no finished trial like it gained more than {gained:.3g}",
     "unlikely to beat the best feasible checkpoint",
 )
 _PLANNED = Wording(
@@ -63,7 +63,7 @@ _EXPECTED, _WEIGHT = 0.7, 4.0  # order kept before anything is known, and how ma
 _FEWEST = 4  # reports at a step, from which on the worst are stopped
 _MOST = 0.9  # share that is stopped in an octave at most
 _TRAINED = 0.25  # share of its steps after which a trial may be said to be outrun
-_NEAREST = 0.25  # of those that violate limits at a step: the share that is never without hope
+_NEAREST = 0.25  # of those at a step: the share that is never without hope, nor outrun
 _KNOWN = 3  # pairs of checks from which on trends are believed
 _LIKELY = 0.5  # a check can wait while the limits will hold with this probability
 _AS_GOOD = 0.9  # or until the chance has come to this share of the best one later
@@ -86,9 +86,9 @@ class Adaptive(Policy):
       reached; where neither, when it has trained for a while since its last check. Cheap checks do
       not wait.
     - **Hopeless trials** end: violated when last checked, with no chance to hold the limits later.
-      Those nearest to the limits at their step go on all the same: from them the study learns.
     - **Outrun trials** end: after a quarter of its steps, a trial that would have to gain more than
-      any trial like it has gained from there on, to beat the best feasible checkpoint so far.
+      any finished trial like it has gained from there on, to beat the best feasible checkpoint.
+    - The best quarter at a step is neither hopeless nor outrun: from them the study learns.
     - **Never checked** trials are not stopped by their rank where few checks find valid and a
       better objective does not come with smaller violations.
     - Of several constraints, those after the first violated one are not measured.
@@ -202,16 +202,17 @@ class Adaptive(Policy):
                 why = _SPARED
             else:
                 action, why = Action.STOP, _WORST
-        if action is Action.CONTINUE and excess > 0 and better >= _NEAREST * n:
-            chance, by = self._chance(trial.progress, report, excess, history)
-            if chance < self.hope:
-                action, why = Action.STOP, _HOPELESS
-                numbers = {"chance": chance, "by": by}
-        if action is Action.CONTINUE and history.best is not None:
-            needed, gained = _to_gain(trial.progress, report, history.best.loss, learned)
-            if gained < needed:
-                action, why = Action.STOP, _OUTRUN
-                numbers = {"needed": needed, "gained": gained}
+        if action is Action.CONTINUE and better >= _NEAREST * n:
+            if excess > 0:
+                chance, by = self._chance(trial.progress, report, excess, history)
+                if chance < self.hope:
+                    action, why = Action.STOP, _HOPELESS
+                    numbers = {"chance": chance, "by": by}
+            if action is Action.CONTINUE and history.gate < math.inf:
+                needed, gained = _to_gain(trial.progress, report, history)
+                if gained < needed:
+                    action, why = Action.STOP, _OUTRUN
+                    numbers = {"needed": needed, "gained": gained}
         return Decision(action, why, report.stratum, better + 1, n, step, numbers)
 
     def _chance(
@@ -230,14 +231,12 @@ class Adaptive(Policy):
         return Reason(_PLANNED)
 
 
-def _to_gain(
-    trial: Progress, report: Observation, answer: float, learned: Learning
-) -> tuple[float, float]:
+def _to_gain(trial: Progress, report: Observation, history: History) -> tuple[float, float]:
     """What a trial has yet to gain to beat the answer, and the most that it can be expected to."""
-    step, total = report.step, trial.total_steps
+    step, total, answer = report.step, trial.total_steps, history.gate
     if total is None or not _TRAINED * total <= step < total or trial.best_loss < answer:
         return 0.0, math.inf
-    return report.loss - answer, learned.most_gained(step, total, report.loss)
+    return report.loss - answer, history.most_gained(step, total, report.loss)
 
 
 def _rarely_valid(costs: Costs) -> bool:

@@ -117,6 +117,8 @@ def _cost_of_limits(
     which = f"the best of all, {name} {number(other.value)} (trial {other.trial}, "
     which += f"step {other.step}),"
     if stratum == "invalid":
+        if goals.keeps(other.constraints):  # what it misses is the search's own aim
+            return f"{sentence(which)[:-1]} is nearer to a limit than the search aimed for."
         broken = [_beyond(limit, other) for limit in broken_limits(goals, other)]
         why = f"breaks {' and '.join(broken)}" if broken else "failed a check"
         return f"The limits cost {number(gap, 2)} {name}: {which} {why}."

@@ -259,7 +259,10 @@ def read_result(store: Store) -> StudyResult:
 def result_of(view: StudyView) -> StudyResult:
     """Put the result together from what was read of a study file."""
     ledger, candidates = ledger_of(view), candidates_of(view)
-    reports, misses = view.reports, nearest_misses(view, 1)
+    reports, best = view.reports, choose_answer(candidates)
+    # an answer may be closer to its limit than the search aimed for: it is no miss for that
+    taken = None if best is None else (best.trial, best.step)
+    misses = [miss for miss in nearest_misses(view, 2) if (miss.trial, miss.step) != taken]
     steps = reports.kind == STEP
     strata = np.bincount(reports.stratum[steps], minlength=len(STRATA)).tolist()
     reasons: Counter[str] = Counter()
@@ -269,7 +272,7 @@ def result_of(view: StudyView) -> StudyResult:
     return StudyResult(
         study=view.path,
         goals=view.goals,
-        best=choose_answer(candidates),
+        best=best,
         nearest_miss=misses[0] if misses else None,
         candidates=candidates,
         ledger=ledger,

@@ -17,6 +17,7 @@ from acetune.study.trust import (
     after_failed_confirmation,
     claim,
     no_recommendation,
+    towards_a_certificate,
     trust_in_best,
 )
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from acetune.study.result import StudyResult
 
 STATES = ("running", "finished", "stopped", "failed", "interrupted", "rejected")
+_STATUS = {  # what a word alone would not say
+    "holds": "holds: the limits held on the fresh rows, but it is NOT certified",
+    "unconfirmed": "unconfirmed: NOT certified",
+}
 _FAR = 0.5  # a violation, in limits: what misses by that much is no near miss
 
 
@@ -49,8 +54,10 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     if best is not None:
         fault = best.model_fault()
         rows.append(("parameters", how_to_make(best, usable=fault is None)))
-        rows.append(("status", best.status))
+        rows.append(("status", _STATUS.get(best.status, best.status)))
         rows.append(("trust", trust_in_best(result)))
+        if (what := towards_a_certificate(best)) is not None:
+            rows.append(("next", what))
         if goals.constraints:
             rows.append(("you may say", claim(result)))
         if best.checkpoint is not None:

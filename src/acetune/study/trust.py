@@ -22,7 +22,7 @@ def no_recommendation(result: StudyResult) -> str:
     judged = sum(found.status == "broken" for found in result.candidates)
     who = "the candidate" if judged == 1 else f"all {judged} candidates"
     there = " and ".join(_against(best, limit, " there") for limit in _broken(result.goals, best))
-    had = "It" if judged == 1 else "The best"
+    had = "It" if judged == 1 else f"The one with the best {result.goals.objective.name}"
     return (
         f"no model can be recommended: {who} that {'was' if judged == 1 else 'were'} judged broke "
         f"a limit on fresh data. {had} had {there}"
@@ -41,9 +41,23 @@ def after_failed_confirmation(result: StudyResult) -> str:
             wider.append(f"a stricter limit of {limit.name}")
     top = json.loads(result.info["settings"])["confirm_top"]
     return (
-        "another try on the same rows would be worth little: draw new fresh rows and name them, "
-        f"confirm_data=...; keep away from the limit, in a new study: {', '.join(wider)}; test "
-        f"more candidates there, confirm_top={2 * top + 1} (now {top})"
+        "make sure that the fresh rows are of the same kind as those of the search; then begin a "
+        "new study with new fresh rows, as another try on the same ones would be worth little, "
+        f"that keeps farther from the limit ({', '.join(wider)}) and tests more candidates "
+        f"(confirm_top={2 * top + 1}, now {top})"
+    )
+
+
+def towards_a_certificate(found: FoundCheckpoint) -> str | None:
+    """What to do next where fresh data was asked and gave no certificate; None: nothing to say."""
+    confirmation = found.confirmation
+    if confirmation is None or confirmation.status == "certified":
+        return None
+    if confirmation.error is not None:
+        return "mend confirm and make the same call again"
+    return (
+        "promise no limit yet; a certificate takes more fresh rows that nobody has used, named by "
+        "confirm_data=..., or a model that keeps farther from the limit"
     )
 
 
@@ -60,12 +74,12 @@ def claim(result: StudyResult) -> str:
         "certified": f"this model is certified to keep {limits} on data like the fresh rows. That "
         "means: the probability that a study issues a certificate for a model that breaks a limit, "
         f"on the population that the fresh rows were drawn from, is at most {nearly}{errs}. It "
-        "does not mean that the next data will be like these",
+        "says nothing about data of another kind, such as other customers or a later year",
         "holds": f"this model kept {limits} on the fresh rows. Do not say that it keeps the limit "
-        "on other data: it came too near to tell, and may have been lucky",
-        "unconfirmed": f"this model kept {limits} on the data that it was chosen by, and looks "
-        "better there than it is. Do not promise it for other data before it was measured on fresh "
-        "rows",
+        "on other data: these rows do not show enough for that, and it may have been lucky",
+        "unconfirmed": f"this model kept {limits} on the data that it was chosen by, where a "
+        "chosen model usually looks better than it is. Do not promise it for other data before it "
+        "was measured on fresh rows",
         "broken": f"nothing: no model of this study may be said to keep {limits}",
     }
     return said[result.status or "unconfirmed"]
@@ -74,10 +88,16 @@ def claim(result: StudyResult) -> str:
 def account_words(result: StudyResult) -> str:
     """How often fresh data was looked at, and what is left for other looks."""
     account = result.account
+    looks = count(account.looks, "look")
+    if result.looks[-1]["ended"] is None:
+        return (
+            f"{looks} at fresh data, the last one not finished: the same call with the same rows "
+            "goes on with it; other rows count as another look, which is stricter"
+        )
     return (
-        f"{count(account.looks, 'look')} at fresh data, which used {percent(account.spent)} of the "
-        f"{percent(1 - account.confidence)} that this study may err with; the next look would have "
-        f"{percent(account.next_level)} and be stricter"
+        f"{looks} at fresh data. A study may issue a wrong certificate with a probability of "
+        f"{percent(1 - account.confidence)}, and each look uses up a part: {percent(account.spent)}"
+        f" so far; another look would be stricter ({percent(account.next_level)})"
     )
 
 
@@ -148,11 +168,13 @@ def _interval(confirmation: Confirmation, name: str) -> str:
 
 
 def _bounded(limit: Constraint, bound: Bound) -> str:
-    """What the value stays within, by which method."""
-    side = "at most" if limit.sense == "<=" else "at least"
-    within = "" if bound.value is None else f"{side} {number(bound.value, 4)}, "
-    about = "; approximate" if bound.approximate else ""
-    return f" ({within}limit {limit.sense} {number(limit.limit, 6)}; {bound.how}{about})"
+    """The limit, how far it could be moved in the test, and by which method."""
+    near = number(limit.limit, 6)
+    strictest = (
+        "" if bound.value is None else f"; one of {number(bound.value, 4)} would have passed"
+    )
+    about = ", approximate" if bound.approximate else ""
+    return f" (limit {limit.sense} {near}{strictest}; {bound.how}{about})"
 
 
 def _not_certified(goals: Goals, confirmation: Confirmation) -> list[str]:
@@ -165,9 +187,8 @@ def _not_certified(goals: Goals, confirmation: Confirmation) -> list[str]:
         if bound.refused is not None:
             said.append(f"{limit.name} cannot be certified: {bound.refused}")
             continue
-        may = "more" if limit.sense == "<=" else "less"
-        reach = "" if bound.value is None else f" (it may be {number(bound.value, 4)})"
-        said.append(f"{limit.name} may be {may} than its limit{reach}{_rows_needed(bound)}")
+        reach = "values beyond its limit" if bound.value is None else number(bound.value, 4)
+        said.append(f"these rows cannot rule out {limit.name} {reach}{_rows_needed(bound)}")
     if not said and confirmation.bounds:
         said.append("a safer candidate was not certified, and the test ends with the first")
     return said
@@ -176,13 +197,13 @@ def _not_certified(goals: Goals, confirmation: Confirmation) -> list[str]:
 def _rows_needed(bound: Bound) -> str:
     """How many rows would probably do."""
     if bound.more_rows is None:
-        return ": it lies too near its limit"
+        return ", and more would hardly help: it lies too near its limit"
     if bound.rows is None:
-        return f": about {number(bound.more_rows, 2)} times as many rows would probably do"
+        return f"; about {number(bound.more_rows, 2)} times as many would probably be enough"
     rows = math.ceil(bound.rows * bound.more_rows)
     coarse = 10 ** max(0, len(str(rows)) - 2)
     rows = math.ceil(rows / coarse) * coarse
-    return f": about {rows:,} rows in place of {bound.rows:,} would probably do"
+    return f"; about {rows:,} in place of the {bound.rows:,} that counted would probably be enough"
 
 
 def _expect(goals: Goals, found: FoundCheckpoint) -> str:
