@@ -14,8 +14,8 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
-from acetune.core.decision import Action, Decision, Stratum
 from acetune.core._gains import Gains
+from acetune.core.decision import Action, Decision, Stratum
 from acetune.core.learning import Added, Learning, Trend, combined
 from acetune.core.measured_costs import Costs
 from acetune.core.observation import CheckResult, Observation, TrialId
