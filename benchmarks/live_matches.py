@@ -16,6 +16,7 @@ from acetune.core.errors import AcetuneError
 from acetune.interprocess.child import Child
 from acetune.trial.hardware import thread_variables
 from benchmarks.live_contenders import DEFAULT, Order, Ran, ran_from_json, ran_to_json
+from benchmarks.population_runs import read_lines
 
 _PREPARING_S, _OVERTIME_S = 120.0, 300.0  # longer than that nobody takes who has not hung
 _TIE = 5e-5  # objectives that are the same with four decimals
@@ -138,23 +139,7 @@ def append_match(file: IO[str], key: MatchKey, match: Match) -> None:
 
 def read_matches(path: Path) -> Matches:
     """What the file holds; of two lines on the same match the later one counts."""
-    if not path.exists():
-        return {}
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1]  # without one that was cut off
-    except (OSError, UnicodeDecodeError) as error:
-        raise AcetuneError(f"cannot read {path}: {error}") from None
-    found: Matches = {}
-    for number, line in enumerate(lines, start=1):
-        try:
-            key, match = _parse(json.loads(line))
-        except (ValueError, TypeError, KeyError) as error:
-            raise AcetuneError(
-                f"{path}, line {number}, is no live match ({type(error).__name__}: {error}); "
-                "remove it, or give another file"
-            ) from None
-        found[key] = match
-    return found
+    return read_lines(path, "live match", _parse)
 
 
 def _parse(line: dict[str, Any]) -> tuple[MatchKey, Match]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias, TypeVar
 
 from acetune.core.errors import AcetuneError
 from acetune.policies import parse_policy
@@ -16,6 +16,8 @@ from benchmarks.grid_cells import CellRunner, GridCell, Score
 from benchmarks.grid_code import code_hash
 
 _DIGITS = 5
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 _CELL = tuple(GridCell.__dataclass_fields__)
 
 
@@ -142,22 +144,29 @@ def appending(path: Path) -> Iterator[IO[str]]:
 
 def read_runs(path: Path) -> Runs:
     """What the file holds; of two lines on the same run the later one counts."""
+    return read_lines(path, "run of a population", _parse)
+
+
+def read_lines(
+    path: Path, what: str, parse: Callable[[dict[str, Any]], tuple[_Key, _Value]]
+) -> dict[_Key, _Value]:
+    """What the lines of a file say, by their keys; nothing where there is no such file."""
     if not path.exists():
         return {}
     try:
         lines = path.read_text(encoding="utf-8").split("\n")[:-1]  # without one that was cut off
     except (OSError, UnicodeDecodeError) as error:
         raise AcetuneError(f"cannot read {path}: {error}") from None
-    found: Runs = {}
+    found: dict[_Key, _Value] = {}
     for number, line in enumerate(lines, start=1):
         try:
-            key, found_here = _parse(json.loads(line))
+            key, value = parse(json.loads(line))
         except (ValueError, TypeError, KeyError) as error:
             raise AcetuneError(
-                f"{path}, line {number}, is no run of a population "
-                f"({type(error).__name__}: {error}); remove it, or give another file"
+                f"{path}, line {number}, is no {what} ({type(error).__name__}: {error}); remove "
+                "it, or give another file"
             ) from None
-        found[key] = found_here
+        found[key] = value
     return found
 
 
