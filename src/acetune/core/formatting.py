@@ -54,8 +54,25 @@ def parameters(params: Mapping[str, Any]) -> str:
     """
     return ", ".join(
         f"{name}={number(value).replace(',', '') if isinstance(value, float) else value}"
-        for name, value in params.items()
+        for name, value in flattened(params).items()
     )
+
+
+def flattened(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A configuration without dicts inside: names are joined by dots.
+
+    >>> flattened({"model": {"kind": "trees", "depth": 3}, "seed": 0})
+    {'model.kind': 'trees', 'model.depth': 3, 'seed': 0}
+    """
+    if not any(isinstance(value, Mapping) for value in params.values()):
+        return params
+    found: dict[str, Any] = {}
+    for name, value in params.items():
+        if isinstance(value, Mapping):
+            found |= {f"{name}.{inside}": v for inside, v in flattened(value).items()}
+        else:
+            found[name] = value
+    return found
 
 
 def count(n: int, what: str) -> str:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import FrozenTrial
 
-from acetune.searchers.space import Choice, Dimension, Float, Integer, Space
+from acetune.searchers.space import Choice, Dimension, Float, Integer, Space, read_dimension
 
 
 def known_parameters(trials: Iterable[FrozenTrial]) -> dict[str, BaseDistribution]:
@@ -30,8 +25,7 @@ def known_parameters(trials: Iterable[FrozenTrial]) -> dict[str, BaseDistributio
 class ParameterSpace:
     """Parameters of a study, some of which not every trial has.
 
-    Options of a choice become their places, for they may be of any type, and numbers with a step
-    how many steps they are from the lowest.
+    Options of a choice become their places, for they may be of any type.
     """
 
     def __init__(self, parameters: Mapping[str, BaseDistribution]) -> None:
@@ -46,8 +40,6 @@ class ParameterSpace:
                 value = trial.params[name]
                 if isinstance(one, CategoricalDistribution):
                     value = int(one.to_internal_repr(value))
-                elif (step := _step(one)) is not None:
-                    value = (value - step.low) / step.width
                 found[name] = value
         return found
 
@@ -58,33 +50,13 @@ class ParameterSpace:
             one = self._parameters[name]
             if isinstance(one, CategoricalDistribution):
                 value = one.choices[value]
-            elif (step := _step(one)) is not None:
-                value = min(step.low + value * step.width, step.high)
             found[name] = value
         return found
-
-
-class _Steps(NamedTuple):
-    low: float
-    high: float
-    width: float
-
-
-def _step(one: BaseDistribution) -> _Steps | None:
-    """The steps of a number that has some; whole numbers have, if not by one."""
-    assert isinstance(one, (FloatDistribution, IntDistribution)), "Optuna has no other"
-    usual = 1 if isinstance(one, IntDistribution) else None
-    if one.step is None or one.step == usual:
-        return None
-    return _Steps(one.low, one.high, one.step)
 
 
 def _dimension(one: BaseDistribution) -> Dimension:
     if isinstance(one, CategoricalDistribution):
         return Choice(tuple(range(len(one.choices))))
-    if (step := _step(one)) is not None:
-        return Integer(0, round((step.high - step.low) / step.width))
-    if isinstance(one, IntDistribution):
-        return Integer(one.low, one.high, one.log)
-    assert isinstance(one, FloatDistribution)
-    return Float(one.low, one.high, one.log)
+    dimension = read_dimension(one, "")
+    assert isinstance(dimension, Float | Integer), "Optuna has no other"
+    return dimension

@@ -16,8 +16,7 @@ from acetune.core.trial_curves import Curve
 from acetune.ray import _result_format as wire
 from acetune.ray._experiment import experiment_with
 from acetune.searchers import DEFAULT_SEARCHER, make_searcher
-from acetune.searchers.searcher import searched_part
-from acetune.searchers.space import Dimension, Scalar, Space
+from acetune.searchers.space import Space
 
 
 class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
@@ -30,7 +29,8 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
     Parameters
     ----------
     space:
-        Dimensions by name, as for :func:`acetune.tune`; a plain value fixes a parameter.
+        Dimensions by name, as for :func:`acetune.tune`, or those of Ray; a plain value fixes a
+        parameter.
     searcher:
         ``"forest"``, ``"tpe"``, ``"random"``, ``"gp"``, ``"cmaes"``, ``"blendsearch"`` or
         ``"cfo"``.
@@ -47,7 +47,7 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
 
     def __init__(
         self,
-        space: Mapping[str, Dimension | Scalar],
+        space: Mapping[str, object],
         searcher: str = DEFAULT_SEARCHER,
         *,
         points: Sequence[Mapping[str, Any]] = (),
@@ -124,7 +124,8 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
         self._searcher = make_searcher(searcher, self._space, points, seed, len(self._trials))
         self._watching = False
         for name, (number, params) in self._trials.items():
-            self._searcher.add(number, params, self._told.get(name))
+            searched = self._space.flatten(params)
+            self._searcher.add(number, searched, self._told.get(name))
 
 
 class ExperimentCurves:
@@ -156,6 +157,6 @@ class ExperimentCurves:
         found = experiment_with(self._trials)
         for curve in () if found is None else found.coordinator.curves.first(reports):
             try:
-                yield curve._replace(params=searched_part(self._space, curve.params))
+                yield curve._replace(params=self._space.flatten(curve.params))
             except SpaceError:
                 continue

@@ -23,7 +23,8 @@ from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.parallel import Lost, run_jobs
 from acetune.replay.table_file import read_table, write_table
 from acetune.replay.training import RecordedCurve, Task, goals_of, require_name, train_curve
-from acetune.searchers.space import Choice, Float, Space
+from acetune.searchers.dimensions import Choice, edges
+from acetune.searchers.space import Space
 from acetune.study import connections as database
 
 
@@ -35,17 +36,9 @@ def draw(space: Space, seed: int, config: int) -> dict[str, Any]:
         if isinstance(dimension, Choice):
             drawn[name] = dimension.options[int(rng.integers(len(dimension.options)))]
             continue
-        whole = not isinstance(dimension, Float)
-        low, high = (float(dimension.low), float(dimension.high))
-        if whole:  # every whole number stands for the unit around it
-            low, high = low - 0.5, high + 0.5
-        if dimension.log:
-            value = math.exp(rng.uniform(math.log(low), math.log(high)))
-        else:
-            value = rng.uniform(low, high)
-        value = min(max(value, float(dimension.low)), float(dimension.high))
-        drawn[name] = round(value) if whole else value
-    return space.complete(drawn)
+        value = rng.uniform(*edges(dimension))
+        drawn[name] = dimension.snap(math.exp(value) if dimension.log else value)
+    return space.complete(space.active(drawn))
 
 
 def record(

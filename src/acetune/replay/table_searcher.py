@@ -14,7 +14,6 @@ from acetune.core.outcome import Outcome
 from acetune.core.trial_curves import Curves
 from acetune.replay.curve_table import CurveTable
 from acetune.searchers import make_searcher
-from acetune.searchers.searcher import searched_part
 from acetune.searchers.space import Choice, Space
 
 
@@ -91,6 +90,9 @@ class Nearest:
         """Where a configuration lies: an option is a coordinate of its own, 1 or 0."""
         place: list[float] = []
         for name, dimension in self._space.dimensions.items():
+            if name not in params:  # another option was chosen, which has its own distance
+                place += [0.5] if not isinstance(dimension, Choice) else [0.0] * dimension.size
+                continue
             value = params[name]
             if isinstance(dimension, Choice):
                 # two options that differ are apart in two coordinates, together by 1
@@ -128,7 +130,7 @@ class Nearest:
 
 def _searched(space: Space, number: int, config: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return searched_part(space, config)
+        return space.flatten(config)
     except SpaceError as error:
         raise TableError(
             f"configuration {number} does not lie in the table's space: {error}"

@@ -22,7 +22,6 @@ from acetune.core.errors import AcetuneError, GoalError, TrialStopped
 from acetune.core.goals import Constraint, FailedCheck, Goals, Mode, Objective, as_measurement
 from acetune.policies import ACE
 from acetune.replay.curve_table import CONFIRM, RESERVED
-from acetune.searchers.space import Dimension, Scalar
 from acetune.trial.checks import Missing
 from acetune.trial.exclusive_link import ExclusiveLink
 from acetune.trial.link import Link, Plan, Reply, Report
@@ -39,7 +38,7 @@ class Task:
 
     name: str
     train: Callable[[Trial], object]
-    space: Mapping[str, Dimension | Scalar]
+    space: Mapping[str, object]
     objective: str
     mode: Mode
     constraints: tuple[Constraint, ...]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from acetune.core.formatting import flattened
 from acetune.report._json_values import exact, finite, plain
 from acetune.study.per_trial import NOT_REPORTED, Trials
 from acetune.study.report_arrays import STRATA, Array
@@ -37,7 +38,8 @@ def trial_table(view: StudyView) -> dict[str, Any]:
     what was found valid and what training cost of all. ``stratum`` is the best that any of its
     reports was in. Numbers have five digits, and long words are cut.
     """
-    params = list(dict.fromkeys(chain.from_iterable(trial.params for trial in view.trials)))
+    named = chain.from_iterable(flattened(trial.params) for trial in view.trials)
+    params = list(dict.fromkeys(named))
     known: dict[int, tuple[TrialRow, list[Any]]] = view.memory.setdefault("trial words", {})
     columns, rows = _columns(view), []
     for trial, values in zip(view.trials, zip(*columns.values(), strict=True), strict=True):
@@ -55,9 +57,10 @@ def trial_table(view: StudyView) -> dict[str, Any]:
 
 def _words(trial: TrialRow, params: list[str]) -> list[Any]:
     """Why it ended, in the fewest words, and its parameters."""
+    its = flattened(trial.params)
     return [
         short(trial.reason.short),
-        *[_cell(trial.params[name]) if name in trial.params else None for name in params],
+        *[_cell(its[name]) if name in its else None for name in params],
     ]
 
 

@@ -9,6 +9,7 @@ from acetune.core.goals import Constraint, FailedCheck, as_measurement
 from acetune.core.outcome import Outcome
 from acetune.core.reason import Reason, Wording
 from acetune.searchers import Searcher
+from acetune.searchers.searcher import FlatCurves
 from acetune.searchers.space import Params, Space
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.study_trial import StudyTrial
@@ -30,7 +31,8 @@ class Suggester:
         limits: Sequence[Constraint],
     ) -> None:
         self._coordinator, self._searcher = coordinator, searcher
-        searcher.watch(coordinator.curves)
+        curves = coordinator.curves
+        searcher.watch(FlatCurves(space, curves) if space.nested else curves)
         self._space, self._limits = space, limits
         self._asked: tuple[int, Params] | None = None  # suggested, and not judged yet
 
@@ -71,7 +73,8 @@ class Suggester:
                 outcome = None if unfinished else self._coordinator.outcome(number)
             else:
                 outcome = Outcome(None, self._broken(params)[1])
-            self._searcher.add(number, params, outcome)
+            searched = self._space.flatten(params) if self._space.nested else params
+            self._searcher.add(number, searched, outcome)
 
     def _ask(self) -> tuple[int, Params]:
         number = self._coordinator.next_number()

@@ -37,7 +37,7 @@ from acetune.run.study_callbacks import Listeners, StudyCallback, StudyStatus
 from acetune.run.terminal import make_progress
 from acetune.searchers import DEFAULT_SEARCHER, Searcher, make_searcher
 from acetune.searchers.searcher import learns_from_earlier, learns_nothing_earlier
-from acetune.searchers.space import Dimension, Scalar, Space
+from acetune.searchers.space import Space
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.earlier_studies import EarlierStudies, kept_curves
 from acetune.study.margins import with_margins
@@ -72,7 +72,7 @@ OTHER_NAMES |= dict.fromkeys(("sampler", "search_alg"), 'searcher="forest"')
 @suggesting(OTHER_NAMES)
 def tune(
     train: Callable[[Trial], object],
-    space: Mapping[str, Dimension | Scalar],
+    space: Mapping[str, object],
     *,
     objective: str,
     mode: Mode,
@@ -111,7 +111,8 @@ def tune(
         Called with a :class:`~acetune.Trial` in a worker process; trains ``trial.params`` and
         reports after each step.
     space:
-        Dimensions by name; a plain value fixes a parameter.
+        Dimensions by name, also as Optuna or Ray Tune write them. A plain value fixes a parameter,
+        a dict is a space inside, and the options of a choice may be dicts of their own dimensions.
     objective, mode:
         Name of the reported metric, and ``"min"`` or ``"max"``.
     constraints:

@@ -30,7 +30,7 @@ from acetune.core.outcome import Outcome
 from acetune.searchers._flaml_space import Config, FlamlSpace
 from acetune.searchers.optuna_samplers import OptunaSearcher
 from acetune.searchers.searcher import Searcher, searched_part
-from acetune.searchers.space import Dimension, Float, Integer, Scalar, Space
+from acetune.searchers.space import Dimension, Float, Integer, Space
 
 _LOSS, _CONSTRAINT = "loss", "one_plus_violation"
 _MAX_ATTEMPTS = 100  # as in FLAML's own loop
@@ -123,7 +123,7 @@ class FlamlSearcher(Searcher):
         self._learn_earlier()
         config = self._asked.pop(trial)
         if params is not None:
-            suggested, config = config, self._coded.encode(searched_part(self._space, params))
+            suggested, config = config, self._coded.encode_whole(searched_part(self._space, params))
             self._replace(str(trial), suggested, config)
         from_local_search = self._search._trial_proposed_by.get(str(trial))
         if self._global is not None and not from_local_search:
@@ -132,7 +132,7 @@ class FlamlSearcher(Searcher):
 
     def add(self, trial: int, params: Mapping[str, Any], outcome: Outcome | None) -> None:
         """A trial of an earlier session; the search goes on from the best of them."""
-        config = self._coded.encode(searched_part(self._space, params))
+        config = self._coded.encode_whole(searched_part(self._space, params))
         for point in self._points:
             if point.items() <= config.items():
                 self._points.remove(point)
@@ -227,8 +227,8 @@ class _GlobalSearch:
         drawn = self._sampler.ask(int(trial_id))
         for name, value in drawn.items():
             if isinstance(self._dimensions[name], Integer):
-                drawn[name] = round(value)
-        config = self._coded.encode(drawn)
+                drawn[name] = self._dimensions[name].snap(value)
+        config = self._coded.encode_whole(drawn)
         self._asked[int(trial_id)] = config
         return dict(config)
 
@@ -259,14 +259,14 @@ def _smoothed(space: Space) -> Space:
     TPE weighs each whole number by an integral, in plain Python: with a few hundred trials behind
     it a suggestion takes ten times as long, and for a wide range the difference is nil.
     """
-    dimensions: dict[str, Dimension | Scalar] = {}
+    dimensions: dict[str, Dimension] = {}
     for name, dimension in space.dimensions.items():
-        wide = isinstance(dimension, Integer) and dimension.high - dimension.low >= _WIDE
+        wide = isinstance(dimension, Integer) and dimension.size > _WIDE
         if isinstance(dimension, Integer) and wide:
             dimensions[name] = Float(float(dimension.low), float(dimension.high), dimension.log)
         else:
             dimensions[name] = dimension
-    return Space(dimensions)
+    return space.replacing(dimensions)
 
 
 def _merit(outcome: Outcome) -> tuple[bool, float, float]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
-from acetune.searchers.space import Choice, Dimension, Float, Integer, Space
+from acetune.searchers.dimensions import Choice, Dimension, Float, Integer, value_at
+from acetune.searchers.space import Space
 
 Config: TypeAlias = dict[str, Any]  # a configuration in FLAML's terms
 
@@ -29,7 +29,7 @@ class FlamlSpace:
     """
 
     def __init__(self, space: Space, tune: Any) -> None:
-        self._dimensions = space.dimensions
+        self._space, self._dimensions = space, space.dimensions
         self._codes: dict[str, str] = {}  # our name -> FLAML's
         self._options: dict[str, list[Any]] = {}
         self.domains: dict[str, Any] = {}  # FLAML's space
@@ -37,7 +37,7 @@ class FlamlSpace:
         for name, dimension in space.dimensions.items():
             if isinstance(dimension, Choice):
                 self._options[name] = _options(dimension)
-            size = _size(dimension)
+            size = dimension.size
             self.size *= size
             if size > 1:
                 self._codes[name] = f"p{len(self._codes)}"
@@ -54,6 +54,8 @@ class FlamlSpace:
                 if name in self._options:
                     same = [type(o) is type(value) and o == value for o in self._options[name]]
                     value = same.index(True)  # True is not 1 here
+                elif _by_place(dimension := self._dimensions[name]):
+                    value = round((value - dimension.low) / dimension.width)
                 config[code] = value
         if _NOTHING_TO_SEARCH in self.domains:
             config[_NOTHING_TO_SEARCH] = 0.5
@@ -66,11 +68,20 @@ class FlamlSpace:
             value = config[self._codes[name]] if name in self._codes else None
             if isinstance(dimension, Choice):
                 params[name] = self._options[name][0 if value is None else int(value)]
+            elif value is None:
+                params[name] = dimension.snap(dimension.low)
+            elif _by_place(dimension):
+                params[name] = dimension.snap(dimension.low + int(value) * dimension.width)
             else:
                 kind = int if isinstance(dimension, Integer) else float
-                low, high = kind(dimension.low), kind(dimension.high)
-                params[name] = low if value is None else min(max(kind(value), low), high)
-        return params
+                params[name] = dimension.snap(kind(value))
+        return self._space.active(params)
+
+    def encode_whole(self, params: Mapping[str, Any]) -> Config:
+        """A whole one: FLAML knows no conditions, and gets the middle of what it lacks."""
+        missing = [name for name in self._codes if name not in params]
+        middle = {name: value_at(self._dimensions[name], 0.5) for name in missing}
+        return self.encode({**params, **middle})
 
 
 def _options(dimension: Choice) -> list[Any]:
@@ -84,17 +95,18 @@ def _ordered(dimension: Choice) -> bool:
     return all(isinstance(option, (int, float)) for option in dimension.options)
 
 
-def _size(dimension: Dimension) -> float:
-    if isinstance(dimension, Choice):
-        return len(dimension.options)
-    if isinstance(dimension, Integer):
-        return int(dimension.high) - int(dimension.low) + 1
-    return math.inf if dimension.low < dimension.high else 1
+def _by_place(dimension: Dimension) -> TypeGuard[Float | Integer]:
+    """Whether FLAML gets the number of a step; in logarithms steps are not even."""
+    if isinstance(dimension, Choice) or dimension.log:
+        return False
+    return dimension.step is not None and (isinstance(dimension, Float) or dimension.step != 1)
 
 
 def _domain(dimension: Dimension, tune: Any) -> Any:
     if isinstance(dimension, Choice):
         return tune.choice(range(len(dimension.options)), order=_ordered(dimension))
+    if _by_place(dimension):
+        return tune.randint(0, int(dimension.size))
     if isinstance(dimension, Float):
         return (tune.loguniform if dimension.log else tune.uniform)(dimension.low, dimension.high)
     # FLAML leaves the upper end out

@@ -101,7 +101,7 @@ class ForestSearcher(Searcher):
             forests = self._forests()
             if forests is not None and rng.random() >= _RANDOM:
                 place = forests.most_promising(rng)
-        params = {**self._space.at(place.tolist()), **point}
+        params = self._space.at(place.tolist(), point)
         self._told.asked[trial] = params
         return params
 
@@ -113,7 +113,7 @@ class ForestSearcher(Searcher):
         """A trial of an earlier session. A point that was tried then is not tried again."""
         searched = searched_part(self._space, params)
         for point in self._points:
-            if all(searched[name] == value for name, value in point.items()):
+            if point.items() <= searched.items():
                 self._points.remove(point)
                 break
         if outcome is None:

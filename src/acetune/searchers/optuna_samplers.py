@@ -22,7 +22,7 @@ from acetune.core.errors import GoalError, MissingExtraError
 from acetune.core.goals import LEFT_OUT, Constraint, Estimate, FailedCheck, Goals
 from acetune.core.outcome import Outcome
 from acetune.searchers.searcher import Searcher, searched_part
-from acetune.searchers.space import Choice, Float, Space
+from acetune.searchers.space import Choice, Dimension, Float, Space
 
 SamplerName = Literal["random", "tpe", "gp", "cmaes"]
 
@@ -73,7 +73,7 @@ class OptunaSearcher(Searcher):
         if self._points:
             self._study.enqueue_trial(self._points.pop(0))
         self._asked[trial] = self._ask()
-        return dict(self._asked[trial].params)
+        return self._snapped(self._asked[trial].params)
 
     def tell(self, trial: int, outcome: Outcome, params: Mapping[str, Any] | None = None) -> None:
         """The outcome of a trial: its loss, and its violation as a constraint.
@@ -96,7 +96,7 @@ class OptunaSearcher(Searcher):
         """A trial of an earlier session. A point that was tried then is not tried again."""
         searched = searched_part(self._space, params)
         for point in self._points:
-            if all(searched[name] == value for name, value in point.items()):
+            if point.items() <= searched.items():
                 self._points.remove(point)
                 break
         if outcome is None:
@@ -109,10 +109,21 @@ class OptunaSearcher(Searcher):
         else:
             self._study.add_trial(self._frozen(searched, outcome))
 
+    def _snapped(self, drawn: Mapping[str, Any]) -> dict[str, Any]:
+        """On the steps: Optuna has none in logarithms, and computes others less exactly."""
+        dimensions = self._space.dimensions
+        return {
+            name: value if isinstance(dimensions[name], Choice) else dimensions[name].snap(value)
+            for name, value in drawn.items()
+        }
+
     def _ask(self) -> Trial:
         # the Gaussian process divides 0 by 0 when all candidates but one are hopeless, and copes
         with np.errstate(invalid="ignore"):
-            asked = self._study.ask(self._distributions)
+            asked = self._study.ask()
+            for name, one in self._distributions.items():
+                if self._space.has(name, asked.params):
+                    _suggest(asked, name, one)
             if self._sampler == "cmaes":
                 # counts a point to try first among a generation, which it would pass over
                 asked.relative_params  # noqa: B018
@@ -123,11 +134,12 @@ class OptunaSearcher(Searcher):
     ) -> FrozenTrial:
         state, loss, constraints = self._in_optunas_terms(outcome)
         attributes = {} if in_place_of is None else in_place_of.system_attrs
+        searched = searched_part(self._space, params)
         return create_trial(
             state=state,
             value=loss,
-            params=searched_part(self._space, params),
-            distributions=self._distributions,
+            params=searched,
+            distributions={name: self._distributions[name] for name in searched},
             constraints=constraints,
             # the generation in which CMA-ES asked, and its state
             system_attrs={k: v for k, v in attributes.items() if k.startswith("cma:")},
@@ -154,17 +166,28 @@ class OptunaSearcher(Searcher):
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
     """The space in Optuna's terms."""
-    found: dict[str, BaseDistribution] = {}
-    for name, dimension in space.dimensions.items():
-        if isinstance(dimension, Choice):
-            found[name] = CategoricalDistribution(dimension.options)
-        elif isinstance(dimension, Float):
-            found[name] = FloatDistribution(dimension.low, dimension.high, log=dimension.log)
-        else:
-            found[name] = IntDistribution(
-                int(dimension.low), int(dimension.high), log=dimension.log
-            )
-    return found
+    return {name: distribution(dimension) for name, dimension in space.dimensions.items()}
+
+
+def distribution(dimension: Dimension) -> BaseDistribution:
+    """A dimension in Optuna's terms; steps of a logarithmic one, which Optuna lacks, left out."""
+    if isinstance(dimension, Choice):
+        return CategoricalDistribution(dimension.options)
+    low, high, log = dimension.low, dimension.high, dimension.log
+    if isinstance(dimension, Float):
+        return FloatDistribution(low, high, log=log, step=None if log else dimension.step)
+    return IntDistribution(int(low), int(high), log=log, step=1 if log else int(dimension.step))
+
+
+def _suggest(trial: Trial, name: str, one: BaseDistribution) -> None:
+    """Ask for a parameter, by the distribution it has."""
+    if isinstance(one, CategoricalDistribution):
+        trial.suggest_categorical(name, one.choices)
+    elif isinstance(one, FloatDistribution):
+        trial.suggest_float(name, one.low, one.high, step=one.step, log=one.log)
+    else:
+        assert isinstance(one, IntDistribution), "there is no other"
+        trial.suggest_int(name, one.low, one.high, step=one.step, log=one.log)
 
 
 def _made(sampler: SamplerName, seed: int | None) -> optuna.samplers.BaseSampler:

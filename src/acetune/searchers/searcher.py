@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from acetune.core.errors import GoalError, SpaceError
 from acetune.core.outcome import Outcome
 from acetune.core.trial_curves import Curve, Curves
-from acetune.searchers.space import Choice, Float, Space
+from acetune.searchers.space import Space, require_inside
 
 
 class Searcher(ABC):
@@ -37,7 +37,11 @@ class Searcher(ABC):
 
     @abstractmethod
     def ask(self, trial: int) -> dict[str, Any]:
-        """A configuration of the searched dimensions for the trial with this number."""
+        """A configuration of the searched dimensions for the trial with this number.
+
+        Of a nested space (:class:`~acetune.searchers.space.Space`) it is flat, and has those
+        dimensions that its choices call for.
+        """
 
     @abstractmethod
     def tell(self, trial: int, outcome: Outcome, params: Mapping[str, Any] | None = None) -> None:
@@ -67,16 +71,32 @@ def learns_nothing_earlier(searcher: Searcher) -> str:
 
 
 def searched_part(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The searched dimensions of a configuration that was run, in plain Python values."""
+    """The searched dimensions of a configuration that was run, in plain Python values.
+
+    Of a nested space ``params`` is flat already, as :meth:`Space.flatten` makes it.
+    """
     found: dict[str, Any] = {}
     for name, dimension in space.dimensions.items():
+        if not space.has(name, params):
+            continue
         if name not in params:
             raise SpaceError(f"{name!r} is missing from the configuration {dict(params)!r}")
-        value = params[name]
-        if not dimension.contains(value):
-            raise SpaceError(f"{name}={value!r} lies outside {dimension}")
-        if isinstance(dimension, Choice):
-            found[name] = value
-        else:
-            found[name] = float(value) if isinstance(dimension, Float) else int(value)
+        found[name] = require_inside(dimension, name, params[name])
     return found
+
+
+class FlatCurves:
+    """Curves of a nested space, with flat configurations: what searchers look at."""
+
+    def __init__(self, space: Space, curves: Curves) -> None:
+        self._space, self._curves = space, curves
+
+    @property
+    def reports(self) -> int:
+        """How many reports there are."""
+        return self._curves.reports
+
+    def first(self, reports: int) -> Iterator[Curve]:
+        """The trials as they were after so many reports, in the order in which they began."""
+        for curve in self._curves.first(reports):
+            yield curve._replace(params=self._space.flatten(curve.params))

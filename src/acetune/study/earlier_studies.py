@@ -19,7 +19,6 @@ import numpy as np
 from acetune.core.errors import GoalError, SpaceError, StudyChangedError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
 from acetune.core.trial_curves import Curve
-from acetune.searchers.searcher import searched_part
 from acetune.searchers.space import Space
 from acetune.study.best_checkpoints import losses
 from acetune.study.opening import differing
@@ -156,7 +155,7 @@ class EarlierStudies:
         if any(params.get(name) != value for name, value in self._space.fixed.items()):
             return None
         try:
-            return searched_part(self._space, params)
+            return self._space.flatten(params)
         except SpaceError:
             return None
 

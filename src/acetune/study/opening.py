@@ -220,11 +220,16 @@ def _differing_limit(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str
 
 def _short(value: object) -> str:
     """A value, or a dimension as it was written."""
-    if isinstance(value, dict):
-        for kind, names in _DIMENSIONS.items():
-            if kind in value:
-                inner = ", ".join(map(repr, value[kind]))
-                return f"{names[bool(value.get('log'))]}({inner})"
+    if not isinstance(value, dict):
+        return repr(value)
+    if "space" in value:
+        inside = ", ".join(f"{name!r}: {_short(one)}" for name, one in value["space"].items())
+        return f"{{{inside}}}"
+    for kind, names in _DIMENSIONS.items():
+        if kind in value:
+            inner = ", ".join(map(_short, value[kind]))
+            step = f", step={value['step']!r}" if "step" in value else ""
+            return f"{names[bool(value.get('log'))]}({inner}{step})"
     return repr(value)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from acetune.certification.account import Account
 from acetune.core.errors import GoalError
-from acetune.core.formatting import count, number
+from acetune.core.formatting import count, flattened, number
 from acetune.core.goals import Goals
 from acetune.core.numbers import is_number
 from acetune.core.reason import INTERRUPTED, Reason
@@ -235,7 +235,8 @@ def _trial_rows(view: StudyView) -> list[dict[str, Any]]:
             measured = None if found is None else found.constraints.get(constraint.name)
             row[f"constraint.{constraint.name}"] = None if measured is None else measured.value
             row[f"stderr.{constraint.name}"] = None if measured is None else measured.stderr
-        rows.append(row | {f"param.{name}": given for name, given in trial.params.items()})
+        params = flattened(trial.params)
+        rows.append(row | {f"param.{name}": given for name, given in params.items()})
     return rows
 
 

@@ -78,10 +78,9 @@ class _Case:
     def ask(self, searcher: Searcher, trial: int) -> dict[str, Any]:
         """A suggestion, which must lie in the space."""
         params = searcher.ask(trial)
-        require(
-            isinstance(params, dict) and set(params) == set(self.space.names),
-            f"ask() must give a dict with {self.space.names}, got {params!r}",
-        )
+        require(isinstance(params, dict), f"ask() must give a dict, got {params!r}")
+        names = [name for name in self.space.names if self.space.has(name, params)]
+        require(set(params) == set(names), f"ask() must give a dict with {names}, got {params!r}")
         try:
             searched_part(self.space, params)
         except SpaceError as error:
@@ -103,7 +102,7 @@ class _Case:
 
     def outcome(self, params: Mapping[str, Any]) -> Outcome:
         """The better the lower every dimension is; half of the first one is not allowed."""
-        places = [self._place(name, params[name]) for name in self.space.names]
+        places = [self._place(name, params[name]) for name in params if name in self.space.names]
         return Outcome(sum(places) / len(places), max(0.0, 0.5 - places[0]))
 
     def _place(self, name: str, value: Any) -> float:
@@ -116,15 +115,15 @@ class _Case:
 
     def somewhere(self, rng: random.Random) -> dict[str, Any]:
         """A configuration at random, with a value that is not searched."""
-        found: dict[str, Any] = {"not searched": 1}
+        found: dict[str, Any] = {}
         for name, dimension in self.space.dimensions.items():
             if isinstance(dimension, Choice):
                 found[name] = rng.choice(dimension.options)
             elif isinstance(dimension, Integer):
-                found[name] = rng.randint(dimension.low, dimension.high)
+                found[name] = dimension.snap(rng.randint(dimension.low, dimension.high))
             else:
-                found[name] = min(dimension.high, rng.uniform(dimension.low, dimension.high))
-        return found
+                found[name] = dimension.snap(rng.uniform(dimension.low, dimension.high))
+        return {"not searched": 1, **self.space.active(found)}
 
 
 def _suggestions_lie_in_the_space(case: _Case) -> None:

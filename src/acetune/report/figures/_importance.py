@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acetune.core.formatting import count
+from acetune.core.formatting import count, flattened
 from acetune.report.figures import _look as look
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import FigureData, Floats, Whole
@@ -34,7 +34,7 @@ _NORMAL_95, _NORMAL_95_BOTH = 1.6448536269514722, 1.959963984540054  # one-sided
 
 def importance(digest: FigureData) -> Drawing:
     """The share of the variation among trials that goes with each parameter alone."""
-    params = [row.params for row in digest.view.trials]
+    params = [flattened(row.params) for row in digest.view.trials]
     if not any(params):
         why = "No trials yet." if not params else "The trials have no parameters."
         return nothing("importance", _TITLE, why)

@@ -32,9 +32,10 @@ from optuna.distributions import (
 )
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from acetune.core.formatting import flattened
 from acetune.core.goals import Estimate, FailedCheck, Goals
 from acetune.core.numbers import is_number
-from acetune.searchers.optuna_samplers import amounts, distributions
+from acetune.searchers.optuna_samplers import amounts, distribution
 from acetune.searchers.space import Choice, Dimension, Float, Integer, Space
 from acetune.study.export._gathered import Gathered
 from acetune.study.export._tables import as_text, utf8
@@ -47,19 +48,21 @@ _LIST = "constraints"  # where Optuna 4 kept them, and optuna-dashboard reads th
 def frozen_trials(gathered: Gathered, *, for_dashboard: bool) -> Iterator[FrozenTrial]:
     """The trials of a study, in their order."""
     goals, rows, numbers = gathered.goals, gathered.trials, gathered.numbers
-    searched = _distributions(gathered.info["space"], [row.params for row in rows])
+    configurations = [flattened(row.params) for row in rows]
+    searched = _distributions(gathered.info["space"], configurations)
     violations = [found.violation for found in gathered.nearest_miss.values()]
     largest = max(filter(math.isfinite, violations), default=1.0)
     passed_over = _passed_over(gathered)
     losses, times = numbers.best_loss.tolist(), numbers.last_time
     costs = zip(numbers.training_s.tolist(), numbers.checks_s.tolist(), strict=True)
-    for row, best_loss, last_time, spent in zip(rows, losses, times, costs, strict=True):
+    together = zip(rows, configurations, losses, times, costs, strict=True)
+    for row, params, best_loss, last_time, spent in together:
         constraints = _constraints(gathered, row.trial, largest)
         if row.trial in passed_over:
             constraints[_name_for_passed_over(goals)] = 1.0
         state, found = _state(gathered, row, best_loss), gathered.found(row.trial)
         complete = state is TrialState.COMPLETE
-        own = {name: value for name, value in row.params.items() if name in searched}
+        own = {name: value for name, value in params.items() if name in searched}
         indices = {str(index) for index in range(len(constraints))}
         both = for_dashboard and constraints and not indices & set(constraints)
         made = create_trial(
@@ -196,7 +199,7 @@ def _distribution(dimension: Dimension | None, values: list[Any]) -> BaseDistrib
     options = [*dimension.options] if isinstance(dimension, Choice) else []
     inside = dimension is not None and all(dimension.contains(value) for value in values)
     if dimension is not None and inside and not _mistakable(options):
-        return distributions(Space({"it": dimension}))["it"]
+        return distribution(dimension)
     if all(map(is_number, values)):
         bounds = [] if isinstance(dimension, Choice | None) else [dimension.low, dimension.high]
         low, high = min([*values, *bounds]), max([*values, *bounds])

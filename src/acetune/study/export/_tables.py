@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TextIO, TypeAlias
 
 from acetune.core.errors import MissingExtraError
+from acetune.core.formatting import flattened
+from acetune.searchers.space import flat_names
 from acetune.study.export._gathered import Gathered, gathering
 from acetune.study.export.destinations import require_free, table_files
 from acetune.study.store import CheckRow, ReportRow
@@ -144,9 +146,11 @@ def trial_columns(gathered: Gathered) -> list[ExportColumn]:
         ExportColumn("started", "time", [row.started for row in rows]),
         ExportColumn("ended", "time", [row.ended for row in rows]),
     ]
-    names = dict.fromkeys(gathered.info["space"])  # in the order they were declared
-    names.update(dict.fromkeys(name for row in rows for name in row.params))
-    columns += [_parameter(name, [row.params.get(name) for row in rows]) for name in names]
+    params = [flattened(row.params) for row in rows]
+    # in the order they were declared
+    names = dict.fromkeys(flat_names(gathered.info["space"]))
+    names.update(dict.fromkeys(name for its in params for name in its))
+    columns += [_parameter(name, [its.get(name) for its in params]) for name in names]
     return columns
 
 
