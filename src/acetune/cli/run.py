@@ -35,6 +35,17 @@ _Seconds = Annotated[
 _Trials = Annotated[
     int | None, typer.Option(help="Number of trials, those of earlier runs included.")
 ]
+_Target = Annotated[
+    float | None, typer.Option(help="End when a feasible answer has an objective this good.")
+]
+_PatienceTrials = Annotated[
+    int | None,
+    typer.Option(help="End after so many trials without a better feasible answer."),
+]
+_PatienceSeconds = Annotated[
+    float | None,
+    typer.Option(help="End after so many seconds without a better feasible answer."),
+]
 _Workers = Annotated[int | None, typer.Option(help="Worker processes; one a core by default.")]
 
 
@@ -50,6 +61,9 @@ def run(
     ] = None,
     time_budget_s: _Seconds = None,
     max_trials: _Trials = None,
+    target: _Target = None,
+    patience_trials: _PatienceTrials = None,
+    patience_s: _PatienceSeconds = None,
     workers: _Workers = None,
 ) -> None:
     """Run the study that FILE defines: `train` and `STUDY`, a dict of keywords of tune().
@@ -68,6 +82,7 @@ def run(
     """
     train, options = load_file(file)
     given = {"time_budget_s": time_budget_s, "max_trials": max_trials, "workers": workers}
+    given |= {"target": target, "patience_trials": patience_trials, "patience_s": patience_s}
     options |= {name: value for name, value in given.items() if value is not None}
     options["study"] = study or options.get("study") or file.with_suffix(".db")
     if options.get("time_budget_s") is None and options.get("max_trials") is None:
@@ -88,6 +103,9 @@ def resume(
     ] = None,
     add_time_s: Annotated[float, typer.Option(help="Seconds to add to the budget.")] = 0.0,
     add_trials: Annotated[int, typer.Option(help="Trials to add to the budget.")] = 0,
+    target: _Target = None,
+    patience_trials: _PatienceTrials = None,
+    patience_s: _PatienceSeconds = None,
     workers: _Workers = None,
 ) -> None:
     """Go on with STUDY where it was, perhaps with a larger budget."""
@@ -111,6 +129,10 @@ def resume(
             raise StudyError(f"{study} has no {name} to add to; it has {_budgets(settings)}")
         else:
             options.pop(name, None)
+    ends = {"target": target, "patience_trials": patience_trials, "patience_s": patience_s}
+    for name, end in ends.items():
+        # as the study was run last, unless something else is asked for
+        options[name] = settings.get(name) if end is None else end
     if workers is not None:
         options["workers"] = workers
     options["study"] = study

@@ -90,6 +90,7 @@ def to_json(result: StudyResult) -> dict[str, Any]:
             "schedule": SCHEDULE,
         },
         "ended": result.ended,
+        "ended_code": result.ended_code,
     }
 
 

@@ -64,6 +64,15 @@ LAST_STEP = Reason(Wording("last_step", "reached its last step"))
 INTERRUPTED = Reason(Wording("interrupted_by_user", "interrupted by the user"))
 FAILED = "session_failed"  # the code of a session that an error has ended
 RAISED = "raised"  # the code of a trial that an exception has ended: the text is its message
+TARGET_REACHED = Wording(
+    "target_reached", "the target is reached: {objective} {value:.5g}, asked for {target:.5g}"
+)
+NO_BETTER_TRIALS = Wording(
+    "patience_trials", "no better answer in the last {trials} trials to end (patience_trials)"
+)
+NO_BETTER_S = Wording("patience_s", "no better answer for {seconds:.0f} s (patience_s)")
+#: why a study ends before its budget is spent
+ENOUGH = frozenset({TARGET_REACHED.code, NO_BETTER_TRIALS.code, NO_BETTER_S.code})
 BY_ITSELF = Reason(Wording("by_itself", "ended by itself"))
 
 

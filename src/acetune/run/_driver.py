@@ -18,6 +18,7 @@ from acetune.core.errors import AcetuneError, ReportError, StudyError, TrainingC
 from acetune.core.reason import FAILED, INTERRUPTED, RAISED, Reason, Wording, stated
 from acetune.run import _messages as m
 from acetune.run._broken_checks import BrokenChecks
+from acetune.run._enough import Enough
 from acetune.run._options import Settings
 from acetune.run._pool import Died, Pool, Slot
 from acetune.run._timeouts import Timeouts
@@ -80,6 +81,7 @@ class Driver:
             self._store, settings.max_failures, len(coordinator.goals.constraints)
         )
         self._session = Session(self._store)
+        self._enough = Enough(coordinator, settings, lambda: queue.ended, self.elapsed)
         self._interrupts = 0  # how often the user has asked the study to end
         self._closing: _Closing | None = None
         self._evaluation: Evaluation | None = None
@@ -126,7 +128,10 @@ class Driver:
         """
         self._queue.try_again(under_way)
         self._session.begin()
-        if self._budget_spent() or self._queue.left() == 0:
+        enough = self._enough.look()
+        if enough is not None:
+            self._listeners.notice(f"nothing left to do: {enough}; {self._enough.way_on(enough)}")
+        elif self._budget_spent() or self._queue.left() == 0:
             text = "nothing left to do: the budget is spent; raise time_budget_s or max_trials"
             self._listeners.notice(text)
         try:
@@ -186,7 +191,11 @@ class Driver:
                     "interrupted: ending cleanly, press Ctrl-C again to stop at once"
                 )
                 self._closing = _Closing(INTERRUPTED, now)
-            elif self._evaluation is None and self._budget_spent():
+            elif self._evaluation is not None:
+                return
+            elif (enough := self._enough.look()) is not None:
+                self._closing = _Closing(enough, now)
+            elif self._budget_spent():
                 self._closing = _Closing(_BUDGET_SPENT, now)
             else:
                 return

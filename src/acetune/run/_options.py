@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ class Settings:
     devices: Sequence[str] = ()
     time_budget_s: float | None = None
     max_trials: int | None = None
+    target: float | None = None
+    patience_trials: int | None = None
+    patience_s: float | None = None
     retries: int = 0
     report_timeout_s: float | None = None
     stop_grace_s: float = 30.0
@@ -60,6 +64,9 @@ def make_settings(
     devices: Sequence[str | int],
     time_budget_s: float | None,
     max_trials: int | None,
+    target: float | None,
+    patience_trials: int | None,
+    patience_s: float | None,
     retries: int,
     report_timeout_s: float | None,
     stop_grace_s: float,
@@ -67,14 +74,21 @@ def make_settings(
 ) -> Settings:
     """How the study runs, with the defaults of this machine."""
     if time_budget_s is None and max_trials is None:
-        raise GoalError("give a budget: time_budget_s=600, max_trials=100, or both")
+        raise GoalError(
+            "give a budget: time_budget_s=600, max_trials=100, or both"
+            + ", beside target and patience, which may never be reached"
+            * any(end is not None for end in (target, patience_trials, patience_s))
+        )
+    if target is not None and not (is_number(target) and math.isfinite(target)):
+        raise GoalError(f"target must be a value of the objective, got {target!r}")
     seconds = {"time_budget_s": time_budget_s, "report_timeout_s": report_timeout_s}
-    seconds["stop_grace_s"] = stop_grace_s
+    seconds |= {"stop_grace_s": stop_grace_s, "patience_s": patience_s}
     for name, number in seconds.items():
         if number is not None and not (is_number(number) and number > 0):
             raise GoalError(f"{name} must be a number of seconds > 0, got {number!r}")
     whole = {"max_trials": (max_trials, 1), "workers": (workers, 1), "threads": (threads, 1)}
     whole |= {"retries": (retries, 0), "max_failures": (max_failures, 1)}
+    whole["patience_trials"] = patience_trials, 1
     for name, (value, least) in whole.items():
         if value is not None:
             require_whole(name, value, least)
@@ -87,6 +101,9 @@ def make_settings(
         devices=[str(device) for device in devices],
         time_budget_s=time_budget_s,
         max_trials=max_trials,
+        target=target,
+        patience_trials=patience_trials,
+        patience_s=patience_s,
         retries=retries,
         report_timeout_s=report_timeout_s,
         stop_grace_s=stop_grace_s,

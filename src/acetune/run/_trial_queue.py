@@ -51,6 +51,7 @@ class TrialQueue:
         self._settings, self._listeners = settings, listeners
         self._again: deque[int] = deque()
         self._failures = 0  # one after another
+        self.ended = 0  # trials that have ended for good in this session
 
     def try_again(self, trials: Iterable[int]) -> None:
         """These come before new ones."""
@@ -78,6 +79,7 @@ class TrialQueue:
         if record.state == "failed" and trial.failures <= self._settings.retries:
             self._again.append(trial.number)
         elif record.state != "interrupted":
+            self.ended += 1
             self._told(trial.number)
         self._listeners.call("on_trial_end", trial.number, record.state, str(record.reason))
 

@@ -60,7 +60,10 @@ _CONFIRM_TOP = 5  # candidates, from safe to bold
 OTHER_NAMES = dict.fromkeys(("n_trials", "trials", "num_samples", "n_iter"), "max_trials=100")
 OTHER_NAMES |= dict.fromkeys(("timeout", "time_limit", "budget"), "time_budget_s=600")
 OTHER_NAMES |= dict.fromkeys(("direction", "directions"), 'mode="max" or "min"')
-OTHER_NAMES |= dict.fromkeys(("metric", "target"), 'objective="auc"')
+OTHER_NAMES |= dict.fromkeys(("metric",), 'objective="auc"')
+OTHER_NAMES |= dict.fromkeys(
+    ("patience", "early_stopping_rounds", "no_improvement"), "patience_trials=50 or patience_s=600"
+)
 OTHER_NAMES |= dict.fromkeys(("n_jobs", "jobs", "processes"), "workers=4")
 OTHER_NAMES |= dict.fromkeys(("constraint", "limits"), "constraints=[...]")
 OTHER_NAMES |= dict.fromkeys(("study_name", "storage", "path"), 'study="study.db"')
@@ -88,6 +91,9 @@ def tune(
     keep_models: int = 3,
     time_budget_s: float | None = None,
     max_trials: int | None = None,
+    target: float | None = None,
+    patience_trials: int | None = None,
+    patience_s: float | None = None,
     workers: int | None = None,
     threads: int | None = None,
     devices: Sequence[str | int] = (),
@@ -149,6 +155,11 @@ def tune(
         Models of the best so many valid checkpoints stay on disk (at least ``confirm_top``).
     time_budget_s, max_trials:
         Totals over all sessions of the study; at least one of them.
+    target:
+        The study ends when a feasible answer has an objective this good.
+    patience_trials, patience_s:
+        It ends when there was no better feasible answer for so many ended trials, or for so many
+        seconds of search. Counted from the first feasible answer on.
     workers, threads, devices:
         Worker processes (one a core by default), threads for each, and devices shared out.
     engine:
@@ -205,6 +216,9 @@ def tune(
         devices,
         time_budget_s,
         max_trials,
+        target,
+        patience_trials,
+        patience_s,
         retries,
         report_timeout_s,
         stop_grace_s,
@@ -227,6 +241,9 @@ def tune(
         described = {
             "time_budget_s": time_budget_s,
             "max_trials": max_trials,
+            "target": target,
+            "patience_trials": patience_trials,
+            "patience_s": patience_s,
             "workers": settings.workers,
             "engine": engine,
             "resources": None if cluster is None else cluster.resources,

@@ -701,6 +701,28 @@ class Store:
         confined(root, root / path)
         return root / path
 
+    def since(self, trial: int, checked_step: int) -> tuple[int, float]:
+        """Trials that have ended, and seconds searched, since a checkpoint was found valid."""
+        found = self._db.execute(
+            "SELECT min(time) FROM reports WHERE trial = ? AND checked_step = ? "
+            "AND stratum = 'valid'",
+            (trial, checked_step),
+        ).fetchone()[0]
+        if found is None:
+            return 0, 0.0
+        ended = self._db.execute(
+            "SELECT count(*) FROM trials AS t WHERE ended > ? "
+            "AND state IN ('finished', 'stopped', 'failed') AND attempt = "
+            "(SELECT max(attempt) FROM trials WHERE trial = t.trial)",
+            (found,),
+        ).fetchone()[0]
+        seconds = self._db.execute(
+            "SELECT coalesce(sum(max(0.0, min(search_s, started + search_s - ?))), 0.0) "
+            "FROM sessions",
+            (found,),
+        ).fetchone()[0]
+        return int(ended), float(seconds)
+
     def searched(self) -> float:
         """Seconds that all sessions have searched: what counts against the budget."""
         found = self._db.execute("SELECT coalesce(sum(search_s), 0.0) FROM sessions").fetchone()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from acetune.core.formatting import count, estimate, missing_words, number, parameters
 from acetune.core.goals import Constraint, Goals
-from acetune.core.reason import FAILED
+from acetune.core.reason import ENOUGH, FAILED
 from acetune.study.findings import FoundCheckpoint, broken_limits
 from acetune.study.trust import (
     account_words,
@@ -67,6 +67,8 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         rows.append(("looks", account_words(result)))
     if result.interrupted:
         rows.append(("ended", "interrupted by the user; the same call again goes on"))
+    elif result.ended_code in ENOUGH:
+        rows.append(("ended", str(result.ended)))
     elif result.ended_code == FAILED:
         rows.append(("ended", f"by {result.ended}"))
     counts = ", ".join(f"{result.counts[s]:,} {s}" for s in STATES if result.counts.get(s))
