@@ -27,6 +27,7 @@ from replay import test_simulator_against_live as against_replay
 from run.helpers import (
     SPACE,
     Events,
+    InOrder,
     append_line,
     by_hand,
     g_of,
@@ -438,3 +439,22 @@ def test_a_missing_package_names_the_install_command(
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'acetune\[ray\]'"):
         tune(by_hand(TABLE), study, engine="ray")
+
+
+def test_a_dry_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = acetune.tune(
+        by_hand(TABLE),
+        SPACE,
+        objective="loss",
+        mode="min",
+        constraints=[LIMIT],
+        searcher=InOrder([0.0]),
+        confirm=lambda model: {"g": model[2]},
+        max_trials=4,
+        engine="ray",
+        progress=False,
+        dry_run=True,
+    )
+    assert found.total_steps == 3 and set(found.checks_s) == {"g"} and found.confirm_s is not None
+    assert not list(tmp_path.iterdir())

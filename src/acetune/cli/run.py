@@ -65,6 +65,14 @@ def run(
     patience_trials: _PatienceTrials = None,
     patience_s: _PatienceSeconds = None,
     workers: _Workers = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Try one configuration for two steps, with every check and confirm once: times, "
+            "and what is wrong. Nothing is kept.",
+        ),
+    ] = False,
 ) -> None:
     """Run the study that FILE defines: `train` and `STUDY`, a dict of keywords of tune().
 
@@ -90,6 +98,10 @@ def run(
             f"STUDY in {file} has no budget: give it 'max_trials': 100, 'time_budget_s': 600, or "
             f"both; or run  acetune run {file} --max-trials 100"
         )
+    if dry_run or options.pop("dry_run", False):
+        options.pop("dry_run", None)
+        typer.echo(str(tune(train, dry_run=True, **options)))
+        return
     _finish(tune(train, **options))
 
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from acetune.certification.account import require_confidence
 from acetune.certification.fingerprint import fingerprint, row_count
@@ -26,6 +26,7 @@ from acetune.policies import Policy, make_policy
 from acetune.policies.stopper import stopper_of
 from acetune.run._confirmation import check_after_run, confirm_best, say_rejected
 from acetune.run._driver import Driver
+from acetune.run._dry_run import DryRun, TwoSteps, rehearse, without_limits
 from acetune.run._local_workers import IN_WORKER, LocalSite
 from acetune.run._messages import Work
 from acetune.run._options import Settings, make_cluster, make_settings, require_options
@@ -72,7 +73,15 @@ OTHER_NAMES |= dict.fromkeys(("warm_start", "transfer_from"), 'learn_from=["old.
 OTHER_NAMES |= dict.fromkeys(("sampler", "search_alg"), 'searcher="forest"')
 
 
-@suggesting(OTHER_NAMES)
+@overload
+def tune(
+    train: Callable[[Trial], object],
+    space: Mapping[str, object],
+    *,
+    dry_run: Literal[True],
+    **options: Any,
+) -> DryRun: ...
+@overload
 def tune(
     train: Callable[[Trial], object],
     space: Mapping[str, object],
@@ -108,7 +117,46 @@ def tune(
     study: str | Path | None = None,
     progress: bool = True,
     callbacks: Sequence[StudyCallback] = (),
-) -> StudyResult:
+    dry_run: Literal[False] = False,
+) -> StudyResult: ...
+@suggesting(OTHER_NAMES)  # type: ignore[misc]  # unknown options are refused as it runs
+def tune(
+    train: Callable[[Trial], object],
+    space: Mapping[str, object],
+    *,
+    objective: str,
+    mode: Mode,
+    constraints: Sequence[Constraint] = (),
+    policy: Policy | str | None = None,
+    searcher: str | Searcher = DEFAULT_SEARCHER,
+    points: Sequence[Mapping[str, Any]] = (),
+    learn_from: Sequence[str | Path] = (),
+    confirm: Callable[[Any], Mapping[str, Any]] | None = None,
+    confirm_top: int | None = None,
+    confirm_data: Any = None,
+    confidence: float = 0.95,
+    keep_models: int = 3,
+    time_budget_s: float | None = None,
+    max_trials: int | None = None,
+    target: float | None = None,
+    patience_trials: int | None = None,
+    patience_s: float | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    devices: Sequence[str | int] = (),
+    engine: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
+    resources: Mapping[str, float] | None = None,
+    retries: int = 0,
+    report_timeout_s: float | None = None,
+    stop_grace_s: float = 30.0,
+    max_failures: int = 5,
+    seed: int | None = None,
+    study: str | Path | None = None,
+    progress: bool = True,
+    callbacks: Sequence[StudyCallback] = (),
+    dry_run: bool = False,
+) -> StudyResult | DryRun:
     """Search for the best configuration that satisfies the constraints.
 
     Parameters
@@ -186,6 +234,11 @@ def tune(
         The study file. The same call again goes on where it was. A temporary file by default.
     progress, callbacks:
         Whether to show progress, and your own listeners.
+    dry_run:
+        Try one configuration for two steps, with every check and ``confirm`` once, and return a
+        :class:`~acetune.DryRun`: times, and an estimate of the whole. What is wrong is raised. The
+        values that ``confirm`` gives are thrown away unseen, no look at fresh data is counted, and
+        nothing stays on disk.
     """
     if IN_WORKER in os.environ:
         raise StudyError(
@@ -197,6 +250,8 @@ def tune(
             f"constraints must be a list, got {constraints!r}; write constraints=[Constraint(...)]"
         )
     path = _study_path(study)
+    if dry_run and study is None:
+        path.parent.rmdir()  # it was made for a study that is not kept here
     top = confirm_top if confirm_top is not None else 1 if confirm is None else _CONFIRM_TOP
     require_confidence(confidence)
     fresh, fresh_rows = fingerprint(confirm_data), row_count(confirm_data)
@@ -230,6 +285,8 @@ def tune(
     earlier = EarlierStudies(learn_from, goals, on_config, searched)
     earlier.require_fitting(path)
     stopper = stopper_of(goals, chosen, top)
+    if dry_run:
+        goals, chosen = without_limits(goals), TwoSteps()
     work = Work(train, goals, chosen, confirm, needs_of(limit.check for limit in on_config))
     code = pickle_code(work, reduce=None if cluster is None else cluster.reduce)
     with contextlib.ExitStack() as open_things:
@@ -237,6 +294,17 @@ def tune(
             open_things.enter_context(cluster)
             settings = replace(
                 settings, workers=workers or cluster.fits(), threads=threads or cluster.threads
+            )
+        if dry_run:
+            alone = replace(settings, max_failures=1, target=None)
+            return rehearse(
+                goals,
+                on_config,
+                searched,
+                search,
+                replace(alone, patience_trials=None, patience_s=None),
+                lambda files: _make_site(cluster, code, files, settings),
+                confirms=confirm is not None,
             )
         described = {
             "time_budget_s": time_budget_s,
