@@ -144,7 +144,8 @@ class ReportLog:
             self.stratum.append(UNCHECKED)
         else:
             self.stratum.append(VALID if check.valid else INVALID)
-            self.digest[report.step] = digest(check.measured)
+            if check.measured:
+                self.digest[report.step] = digest(check.measured)
 
     def copy_to(self, other: ReportLog, index: int) -> None:
         """Give another log the report at ``index``."""
@@ -168,7 +169,9 @@ _NONE = (math.nan, math.nan)
 
 
 def digest(measured: Mapping[str, Estimate | FailedCheck]) -> int:
-    """A number that is the same for the same measurements."""
+    """A number that is the same for the same measurements; 0 without any, which nobody keeps."""
+    if not measured:
+        return 0
     names = sorted(measured)  # in whatever order they were measured
     numbers: list[float] = []
     for name in names:
