@@ -119,8 +119,7 @@ def write_attempt(store: Store, goals: Goals, trial: int, number: int, attempt: 
     """Write an attempt as the coordinator would."""
     with store.transaction():
         store.add_trial(trial, number, {"x": trial / 7, "k<i>": "a"}, 1e9, attempt.resumed_from)
-        store.set_plan(trial, number, *planned(ACE(), 10, 1, 0.5))
-        store.set_startup(trial, number, 0.25)
+        store.set_plan(trial, number, *planned(ACE(), 10, 1, 0.5), startup_s=0.25)
         first = attempt.resumed_from + 1
         for step, (value, check) in enumerate(attempt.reports, first):
             stops = attempt.state == "stopped" and step == first + len(attempt.reports) - 1

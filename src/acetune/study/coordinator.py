@@ -97,8 +97,7 @@ class Coordinator:
             handle = self.stopper.restart(trial.number, total_steps, *chosen, trial.resumed_from)
         handle.record.order = trial.number - 1  # the order of beginning is not in the file
         trial.handle = handle
-        self._journal.planned(trial, total_steps)
-        self._journal.started(trial, startup_s)
+        self._journal.planned(trial, total_steps, startup_s)
         trend = handle.record.progress.trend
         return Plan(handle.interval, self.gate, self._journal.keep_below, order, trend)
 
