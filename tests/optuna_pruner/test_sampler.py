@@ -25,7 +25,7 @@ from optuna.trial import TrialState, create_trial
 import acetune.optuna
 from acetune import ACE, ACE2
 from acetune.core.errors import GoalError
-from acetune.core.trial_curves import StudyCurves
+from acetune.core.outcome import StudyCurves
 from acetune.optuna import AcePruner, AceSampler
 from acetune.optuna._parameters import ParameterSpace
 from acetune.optuna._study_curves import OptunaCurves

@@ -17,7 +17,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from acetune.core.goals import Constraint, Goals, Mode, Objective
-from acetune.core.trial_curves import Curve
+from acetune.core.outcome import Curve
 from acetune.optuna._attributes import GOALS, read_check, read_end, read_goals, read_start
 from acetune.optuna._private_api import StudyAccess, retried
 from acetune.optuna._pruner import AcePruner

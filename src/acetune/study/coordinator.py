@@ -13,9 +13,8 @@ from typing import Any
 
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Goals
-from acetune.core.outcome import Outcome, outcome
+from acetune.core.outcome import Outcome, StudyCurves, outcome
 from acetune.core.reason import Reason, Wording
-from acetune.core.trial_curves import StudyCurves
 from acetune.core.trial_record import Progress, State
 from acetune.policies.stopper import Stopper
 from acetune.study._journal import Journal, StudyJournal

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from acetune.core.errors import SpaceError
-from acetune.core.outcome import Outcome
-from acetune.core.trial_curves import Curve
+from acetune.core.outcome import Curve, Outcome
 from acetune.searchers.searcher import Searcher, learns_from_earlier, searched_part
 from acetune.searchers.space import (
     Choice,
