@@ -1,4 +1,4 @@
-"""What a searcher is told of a trial that has ended: value and violation of one checkpoint."""
+"""What a searcher is told of trials: what came of those that have ended, and the curves of all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that reports carry: as they should be, or an error that names them."""
+"""Values that reports carry: as they should be, or an error that names them; and as plain data."""
 
 from __future__ import annotations
 

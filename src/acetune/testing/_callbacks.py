@@ -1,4 +1,8 @@
-"""What every callback must do: one that reports to a trial, and one that listens to a study."""
+"""What every callback must do: one that reports to a trial, and one that listens to a study.
+
+The first is given a trial in this process, with an engine that notes everything and stops it where
+it is told.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rungs: steps a constant factor apart, at which trials are compared and most of them stopped."""
+"""How reports are ranked: within strata, and at rungs, which are steps a constant factor apart."""
 
 from __future__ import annotations
 
