@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acetune.report.figures import _look as look
+from acetune.report.figures._drawing import NEUTRAL, STAR, STRATA, Json, note, scatter
 from acetune.report.figures._figure_data import (
     STRATA_ORDER,
     CheckpointRow,
@@ -15,7 +16,6 @@ from acetune.report.figures._figure_data import (
     Whole,
     spread,
 )
-from acetune.report.figures._look import NEUTRAL, STAR, STRATA, Json, note, scatter
 from acetune.report.figures._ranges import Window, within_reach
 from acetune.report.figures._text import plain_near, safe
 from acetune.study.report_arrays import VALID

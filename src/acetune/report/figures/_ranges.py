@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from acetune.report.figures._drawing import Json
 from acetune.report.figures._figure_data import Floats
-from acetune.report.figures._look import Json
 
 _FAR = 1e300  # what an axis can show; beyond it differences are no numbers any more
 

@@ -10,7 +10,17 @@ import numpy as np
 from acetune.core.formatting import count
 from acetune.report._json_values import exact
 from acetune.report.figures import _look as look
-from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
+from acetune.report.figures._drawing import (
+    AXIS,
+    Drawing,
+    Json,
+    SmallTable,
+    axis_title,
+    base_layout,
+    limit_line,
+    note,
+    nothing,
+)
 from acetune.report.figures._figure_data import (
     FigureData,
     Whole,
@@ -19,7 +29,6 @@ from acetune.report.figures._figure_data import (
     spread,
     thinned,
 )
-from acetune.report.figures._look import AXIS, Json, limit_line, note
 from acetune.report.figures._ranges import Window, window
 from acetune.report.figures._text import number, plain, plain_near, safe, short
 from acetune.report.palette import faint
