@@ -5,6 +5,7 @@ iteration; ``r`` is C_1 / C_2, the cost of one check over it; ``p`` the probabil
 stopped at a check; ``T`` its last iteration; ``beta`` the number of iterations between checks.
 Theorem 1: the cheapest beta is 1 or T.
 """
+
 from __future__ import annotations
 
 import math

@@ -235,7 +235,27 @@ class OptunaOutcome(NamedTuple):
 def optuna_outcome(
     record: TrialRecord, history: History, goals: Goals, *, stopped: bool
 ) -> OptunaOutcome:
-    """The outcome of a trial that has ended, in Optuna's terms."""
+    """The outcome that Optuna's trial gets when it ends: its state, value and constraints.
+
+    It follows the one table of :func:`acetune.core.outcome.outcome`, in Optuna's terms:
+
+    =========================================  ==========  =======================================
+    the trial                                  state       value and constraints
+    =========================================  ==========  =======================================
+    has a valid checkpoint                     COMPLETE    its best valid one, also if it was
+                                                           stopped
+    was checked, never valid, ended by itself  COMPLETE    its nearest miss
+    was checked, never valid, stopped          PRUNED      constraints of its nearest miss
+    unchecked because it could not win         PRUNED      no constraints
+    unchecked because no check was due         PRUNED      constraints that add up to the median
+                                                           violation seen; none while none was seen
+    never had a finite objective               FAIL, or    no constraints, or those of its nearest
+                                               PRUNED      miss
+    =========================================  ==========  =======================================
+
+    Only COMPLETE trials can be ``study.best_trial``, so that a trial without a check never is: not
+    even one that could not win when it was skipped, for the trial that was better may fail.
+    """
     ended = outcome(record, history)
     found = record.best_valid or record.nearest
     if found is None:

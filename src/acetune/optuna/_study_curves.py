@@ -1,4 +1,4 @@
-"""What the trials of a study of Optuna have reported, as curves that a searcher can learn from.
+"""What a searcher of acetune learns from: parameters as a space, and trials as curves.
 
 Everything follows from what the storage holds. It does not tell in which order trials have
 reported, so that "the first reports" are those of the first trials: with one worker these are the

@@ -384,6 +384,11 @@ def no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
+# -- what a suggestion costs -----------------------------------------------------------------------
+
+# A model, so that replays are the same anywhere. Fitted to the CPU time of ``ask`` on one machine,
+# at 10 to 5,000 trials of 20 reports in eight dimensions (``benchmarks/suggestion_cost.py``).
+# Random search, below 0.3 ms, counts as free.
 # ms: of any suggestion, more for each trial so far, more for each report that trials have made on
 # average (the forest grows its trees anew when there are 15 % more reports)
 _COSTS = {

@@ -1,4 +1,4 @@
-"""Which trial is tried next: one that is tried again, or a new one; and what becomes of its end."""
+"""Which trial is tried next, what becomes of its end, and when failures end the study."""
 
 from __future__ import annotations
 

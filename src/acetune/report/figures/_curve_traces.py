@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acetune.report.figures import _look as look
+from acetune.report.figures import _drawing as look
 from acetune.report.figures._drawing import NEUTRAL, STAR, STRATA, Json, note, scatter
 from acetune.report.figures._figure_data import (
     STRATA_ORDER,

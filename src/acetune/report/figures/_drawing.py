@@ -1,4 +1,8 @@
-"""What a figure is made of: plain data for Plotly, and the words that go with it.
+"""What a figure is made of, plain data for Plotly and the words that go with it; how it looks.
+
+The same colours and symbols stand for the same things everywhere. Every colour has at least three
+times the luminance contrast of a white and of a near-black page, and most people can tell them
+apart; symbols, dashes and patterns differ as well.
 
 Figures are gathered as plain dicts. Plotly's own objects validate every value, which takes longer
 than all the rest; they are made on demand, for notebooks and images (:attr:`Drawing.figure`).
@@ -10,16 +14,15 @@ import copy
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from acetune.core.decision import STRATA as STRATA  # beside their looks
 from acetune.report.figures._text import plain, safe
+from acetune.report.palette import FONT, GRID, LINE, TEXT
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-from typing import TypeAlias
 
-from acetune.core.decision import STRATA as STRATA  # beside their looks
-from acetune.report.palette import FONT, GRID, LINE, TEXT
 
 Json: TypeAlias = dict[str, Any]  # plain data, as Plotly takes it
 
@@ -95,6 +98,9 @@ def light(layout: Json, title: str) -> Json:
             for key, value in (("gridcolor", GRID), ("linecolor", LINE), ("tickcolor", LINE)):
                 axis.setdefault(key, value)
     return layout
+
+
+# -- a figure with its words -----------------------------------------------------------------------
 
 
 class SmallTable(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acetune.core.formatting import count
-from acetune.report.figures import _look as look
+from acetune.report.figures import _drawing as look
 from acetune.report.figures._drawing import (
     Drawing,
     Json,

@@ -9,7 +9,7 @@ import numpy as np
 
 from acetune.core.formatting import count
 from acetune.report._json_values import exact
-from acetune.report.figures import _look as look
+from acetune.report.figures import _drawing as look
 from acetune.report.figures._drawing import (
     AXIS,
     Drawing,

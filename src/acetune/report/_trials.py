@@ -1,4 +1,4 @@
-"""Trials as data: the table of all of them."""
+"""Trials as data: the table of all of them, and one by one how it went and why it ended."""
 
 from __future__ import annotations
 
