@@ -15,7 +15,6 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from acetune.cli.progress_bar import progress_bar
 from acetune.core.errors import AcetuneError, GoalError
 from acetune.core.formatting import count as counted
 from acetune.core.goals import Constraint
@@ -28,6 +27,7 @@ from acetune.replay.runs import Cell, Run, Summary, summarise
 from acetune.replay.statistics import paired_signs, rank_policies
 from acetune.replay.table_file import read_table
 from acetune.report.figure_files import IMAGES, write_figures
+from acetune.run.terminal import progress_bar
 from acetune.searchers import DEFAULT_SEARCHER, SEARCHER_NAMES
 from acetune.trial.hardware import available_cores
 
