@@ -24,7 +24,7 @@ from acetune.replay.recorder import record as record_table
 from acetune.replay.table_file import write_table
 from acetune.replay.training import RecordedCurve, Task
 from acetune.run.terminal import progress_bar
-from acetune.study.package_versions import installed_versions
+from acetune.study.opening import installed_versions
 from acetune.trial.hardware import available_cores, describe_hardware
 
 _PACKAGES = ("acetune", "numpy", "lightgbm", "scikit-learn", "torch", "transformers")
