@@ -10,14 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acetune.core.cost import (
-    Costs,
-    best_interval,
-    expected_cost,
-    expected_cost_sum,
-    interval_threshold,
-)
+from acetune.core.cost import best_interval, expected_cost, expected_cost_sum, interval_threshold
 from acetune.core.errors import GoalError
+from acetune.core.measured_costs import Costs
 from acetune.policies import ACE
 from properties import examples
 

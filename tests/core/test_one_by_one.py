@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acetune.core.cost import Costs
 from acetune.core.errors import ReportError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
+from acetune.core.measured_costs import Costs
 from acetune.core.observation import check_result
 from acetune.optuna._optuna_link import amounts
 from acetune.policies import ACE, ACE2, Policy

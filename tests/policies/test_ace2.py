@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acetune.core.cost import Costs
 from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint, FailedCheck
+from acetune.core.measured_costs import Costs
 from acetune.policies import ACE2
 from acetune.policies.stopper import Stopper, StopperTrial
 from core.test_against_reference import Ask, Declare, Pair, Repeat, Retry, Study, studies

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import acetune
-from acetune.core.cost import Costs
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import ReportError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
+from acetune.core.measured_costs import Costs
 from acetune.core.outcome import outcome
 from acetune.core.report_values import to_json
 from acetune.core.trial_record import Progress

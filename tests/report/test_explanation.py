@@ -22,9 +22,9 @@ from acetune import (
     Trial,
 )
 from acetune.cli import app
-from acetune.core.cost import Costs
 from acetune.core.errors import StudyError
 from acetune.core.goals import Goals, Objective
+from acetune.core.measured_costs import Costs
 from acetune.core.reason import NO_REASON, stated
 from acetune.policies.policy import Policy
 from acetune.report._trials import trial_detail

@@ -15,9 +15,9 @@ from typing import Any
 from sortedcontainers import SortedList
 
 from acetune.core._gains import Gains
-from acetune.core.cost import Costs
 from acetune.core.decision import Action, Decision, Stratum
 from acetune.core.learning import Added, Learning, Trend, combined
+from acetune.core.measured_costs import Costs
 from acetune.core.observation import CheckResult, Observation, TrialId
 from acetune.core.ranked_groups import Filing, Group, GroupId, median_of
 from acetune.core.trial_record import Checkpoint, Progress, TrialRecord

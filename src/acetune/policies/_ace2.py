@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from acetune.core.cost import Costs
 from acetune.core.decision import Action, Decision, Stratum
 from acetune.core.errors import GoalError
 from acetune.core.history import History
+from acetune.core.measured_costs import Costs
 from acetune.core.numbers import is_number, require_share
 from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing

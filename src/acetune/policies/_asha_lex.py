@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from acetune.core.cost import Costs
 from acetune.core.decision import Decision
 from acetune.core.history import History
+from acetune.core.measured_costs import Costs
 from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing

@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, TypeAlias
 
-from acetune.core.cost import Costs, best_interval, interval_threshold
+from acetune.core.cost import best_interval, interval_threshold
 from acetune.core.decision import Decision
 from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
 from acetune.core.history import History
+from acetune.core.measured_costs import Costs
 from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason, Value, Wording

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from acetune.core.cost import Costs
+from acetune.core.measured_costs import Costs
 from acetune.core.reason import Reason, Wording
 from acetune.core.say_once import SayOnce
 from acetune.policies.stopper import stopper_of

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import ray
 from ray.exceptions import RayActorError, RayError
 
-from acetune.core.cost import Costs
 from acetune.core.errors import StudyError
 from acetune.core.goals import Goals
 from acetune.core.learning import Trend
+from acetune.core.measured_costs import Costs
 from acetune.policies import Policy
 
 NAMESPACE = "acetune"
