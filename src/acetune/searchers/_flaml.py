@@ -25,7 +25,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from acetune.core.errors import GoalError, MissingExtraError
+from acetune.core.errors import GoalError
+from acetune.core.on_use import import_extra
 from acetune.core.outcome import Outcome
 from acetune.searchers.optuna_samplers import OptunaSearcher
 from acetune.searchers.searcher import Searcher, searched_part
@@ -369,13 +370,10 @@ def _merit(outcome: Outcome) -> tuple[bool, float, float]:
 
 def _flaml() -> Any:
     """FLAML, or an error that names the install command."""
-    try:
-        with warnings.catch_warnings():
-            # only the search algorithms are used
-            warnings.filterwarnings("ignore", "flaml.automl is not available", UserWarning)
-            import flaml
-            import flaml.tune
-    except ImportError:
-        raise MissingExtraError("FLAML", "flaml") from None
+    with warnings.catch_warnings():
+        # only the search algorithms are used
+        warnings.filterwarnings("ignore", "flaml.automl is not available", UserWarning)
+        flaml = import_extra("flaml", "FLAML", "flaml")
+        import_extra("flaml.tune", "FLAML", "flaml")
     logging.getLogger("flaml.tune.searcher").setLevel(logging.WARNING)
     return flaml

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TextIO, TypeAlias
 
-from acetune.core.errors import MissingExtraError
+from acetune.core.on_use import import_extra
 from acetune.study.export._gathered import Gathered, gathering
 from acetune.study.export.destinations import require_free, table_files
 from acetune.study.store import CheckRow, ReportRow
@@ -285,9 +285,5 @@ def utf8(text: str) -> str:
 
 
 def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingExtraError("pyarrow", "replay") from None
-    return pyarrow
+    import_extra("pyarrow.parquet", "pyarrow", "replay")
+    return import_extra("pyarrow", "pyarrow", "replay")
