@@ -31,7 +31,8 @@ from acetune.optuna._attributes import (
     write_end,
     write_start,
 )
-from acetune.optuna._private_api import (
+from acetune.optuna._pruner import AcePruner, notice_unchecked
+from acetune.optuna._study_access import (
     StudyAccess,
     is_reported,
     set_constraint,
@@ -39,7 +40,6 @@ from acetune.optuna._private_api import (
     stored,
     trial_id,
 )
-from acetune.optuna._pruner import AcePruner, notice_unchecked
 from acetune.policies import Policy
 from acetune.searchers.optuna_samplers import amounts
 from acetune.trial.checks import notice_bad_checks

@@ -19,14 +19,12 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from acetune.core.goals import Constraint, Goals, Mode, Objective
 from acetune.core.outcome import Curve
-from acetune.optuna._attributes import GOALS, read_check, read_end, read_goals, read_start
-from acetune.optuna._private_api import StudyAccess, retried
-from acetune.optuna._pruner import AcePruner
+from acetune.optuna._attributes import read_check, read_end, read_start
+from acetune.optuna._pruner import goals_in, goals_of
+from acetune.optuna._study_access import retried
 from acetune.searchers.space import Choice, Dimension, Float, Integer, Space
 
 
@@ -107,21 +105,6 @@ def _dimension(one: BaseDistribution) -> Dimension:
 _ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
-def goals_of(study: optuna.Study) -> Goals | None:
-    """The goals that trials of acetune are judged by; None where there are no such trials."""
-    if isinstance(study.pruner, AcePruner):
-        return study.pruner.goals(study)
-    stored = StudyAccess(study).attribute(GOALS)
-    if stored is None:
-        return None
-    return _goals(study, read_goals(stored))
-
-
-def _goals(study: optuna.Study, constraints: Sequence[Constraint] = ()) -> Goals:
-    mode: Mode = "max" if study.direction == StudyDirection.MAXIMIZE else "min"
-    return Goals(Objective("value", mode), tuple(constraints))
-
-
 class OptunaCurves:
     """The trials of a study at a moment.
 
@@ -148,7 +131,7 @@ class OptunaCurves:
             if trial.state is not TrialState.WAITING and trial.number not in replaced
         ]
         known = goals_of(study)
-        self._goals = _goals(study) if known is None else known
+        self._goals = goals_in(study) if known is None else known
         self._names = [c.name for c in known.constraints] if known is not None else None
         self._params = params
 

@@ -1,4 +1,4 @@
-"""Every private part of Optuna that the adapter uses, in one place.
+"""How a study is read: every private part of Optuna that the adapter uses, and what may be news.
 
 A pruner has to read single trials (``Study`` offers all of them or none), and attributes that
 belong to a library rather than to the user are the storage's business. Optuna's own pruners reach
