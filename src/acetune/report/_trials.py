@@ -18,11 +18,11 @@ from acetune.report.explanation import (
     limits_then,
     report_cells,
     report_columns,
-    thinned,
     why_not_measured,
     why_unchecked,
 )
 from acetune.report.figures import FigureData, trial_figure
+from acetune.report.figures._figure_data import thinned
 from acetune.study.answer import candidates_of, choose_answer
 from acetune.study.per_trial import NOT_REPORTED, Trials
 from acetune.study.report_arrays import CONTINUE, STEP, STRATA, Array
@@ -30,6 +30,7 @@ from acetune.study.store import Store, TrialRow
 from acetune.study.view import StudyView
 
 _LONGEST = 80  # characters of a word in the table
+_MOST_REPORTS = 100  # of a trial, about
 #: the columns that the table on the page has, in this order, and whether narrow screens leave them
 #: out. By the others it can be sorted and searched, and a trial's dialog shows them.
 _SHOWN = {
@@ -121,9 +122,6 @@ def short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-_MOST_REPORTS = 100  # of a trial, about
-
-
 def trial_detail(view: StudyView, trial: int, digest: FigureData | None = None) -> dict[str, Any]:
     """One trial as plain data: its latest attempt, and how the earlier ones ended.
 
@@ -193,7 +191,7 @@ def _reports(
     turning[1:] |= np.diff(columns.stratum[rows]) != 0
     keep = np.flatnonzero(turning)[-_MOST_REPORTS // 2 :].tolist()
     keep += [] if star is None else np.flatnonzero(columns.step[rows] == star).tolist()
-    kept = thinned(len(rows), keep, _MOST_REPORTS)
+    kept = thinned(np.arange(len(rows)), _MOST_REPORTS, keep)
     seqs = columns.seq[rows[kept]].tolist()
     found, checks = store.reports_at(seqs), store.checks_at(seqs)
     words = checked_words(checks, view.goals)
