@@ -24,9 +24,8 @@ from acetune.run._transfer import Parcels
 from acetune.run._trial_queue import BrokenChecks, EndedStudyError, Evaluation, TrialQueue
 from acetune.run.study_callbacks import Listeners
 from acetune.study.coordinator import StudyCoordinator
-from acetune.study.session import Session
+from acetune.study.session import Session, StudyTrial
 from acetune.study.store import FileFault
-from acetune.study.study_trial import StudyTrial
 from acetune.trial.checks import notice_bad_checks
 from acetune.trial.link import Reply, Report
 

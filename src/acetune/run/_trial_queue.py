@@ -14,8 +14,8 @@ from acetune.run._options import Settings
 from acetune.run._pool import Slot
 from acetune.run.study_callbacks import Listeners
 from acetune.study.coordinator import StudyCoordinator
+from acetune.study.session import StudyTrial
 from acetune.study.store import Store
-from acetune.study.study_trial import StudyTrial
 from acetune.study.summary import shown
 from acetune.trial.checks import RaisedCheck
 from acetune.trial.link import Report

@@ -19,8 +19,8 @@ from acetune.core.trial_record import Progress, State
 from acetune.policies.stopper import Stopper
 from acetune.study._journal import Journal, StudyJournal
 from acetune.study._kept_models import KeptModels
+from acetune.study.session import StudyTrial
 from acetune.study.store import CheckRow, ReportRow, Store, TrialRow
-from acetune.study.study_trial import StudyTrial
 from acetune.trial.link import Plan, Reply, Report
 
 _BEFORE = Wording("before", "as decided before")
