@@ -19,8 +19,15 @@ from acetune.report.figures._drawing import (
     scatter,
 )
 from acetune.report.figures._figure_data import FigureData, Floats, Whole, spread
-from acetune.report.figures._ranges import within_reach
-from acetune.report.figures._text import number, plain_near, safe, seconds, short, time_unit
+from acetune.report.figures._text import (
+    number,
+    plain_near,
+    safe,
+    seconds,
+    short,
+    time_unit,
+    within_reach,
+)
 from acetune.study.best_checkpoints import improvements, incumbents
 
 _MOST = 400  # steps of a staircase

@@ -23,8 +23,15 @@ from acetune.report.figures._drawing import (
     nothing,
 )
 from acetune.report.figures._figure_data import FigureData, Floats, pareto_front, spread
-from acetune.report.figures._ranges import Window, window, within_reach
-from acetune.report.figures._text import number, plain_near, safe, short
+from acetune.report.figures._text import (
+    Window,
+    number,
+    plain_near,
+    safe,
+    short,
+    window,
+    within_reach,
+)
 from acetune.report.palette import faint
 from acetune.study.best_under_limits import sign_of, strictness
 
