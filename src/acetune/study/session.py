@@ -1,4 +1,4 @@
-"""One run of a driver: how long it ran and searched, in the study file."""
+"""What a driver holds of a study that it runs: its trials, and how long it has run and searched."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from acetune.report.figures._figure_data import (
     Whole,
     spread,
 )
-from acetune.report.figures._text import Window, plain_near, safe, within_reach
+from acetune.report.figures._values import Window, plain_near, safe, within_reach
 from acetune.study.report_arrays import VALID
 
 _POINTS = 480  # in all curves together

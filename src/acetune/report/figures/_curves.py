@@ -30,7 +30,7 @@ from acetune.report.figures._figure_data import (
     Whole,
     limit_text,
 )
-from acetune.report.figures._text import log_axis, number, safe, short, window
+from acetune.report.figures._values import log_axis, number, safe, short, window
 from acetune.study.per_trial import NOT_REPORTED
 from acetune.study.report_arrays import INVALID, STOP
 

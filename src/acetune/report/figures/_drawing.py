@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from acetune.core.decision import STRATA as STRATA  # beside their looks
-from acetune.report.figures._text import plain, safe
+from acetune.report.figures._values import plain, safe
 from acetune.report.palette import FONT, GRID, LINE, TEXT
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from acetune.report.figures._drawing import (
     scatter,
 )
 from acetune.report.figures._figure_data import FigureData, Floats, Whole
-from acetune.report.figures._text import plain, safe, short
+from acetune.report.figures._values import plain, safe, short
 
 _TITLE = "Which parameters mattered"
 _MOST = 12

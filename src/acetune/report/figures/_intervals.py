@@ -22,7 +22,7 @@ from acetune.report.figures._drawing import (
     scatter,
 )
 from acetune.report.figures._figure_data import FigureData, Floats, Mask, thinned
-from acetune.report.figures._text import log_axis, number, plain, within_reach
+from acetune.report.figures._values import log_axis, number, plain, within_reach
 from acetune.study.store import TrialRow
 
 _TITLE = "Check along the way, or at the end?"

@@ -19,7 +19,7 @@ from acetune.report.figures._drawing import (
     scatter,
 )
 from acetune.report.figures._figure_data import FigureData, Floats, Whole, spread
-from acetune.report.figures._text import (
+from acetune.report.figures._values import (
     number,
     plain_near,
     safe,

@@ -18,7 +18,7 @@ from acetune.report.figures._drawing import (
     nothing,
 )
 from acetune.report.figures._figure_data import FigureData
-from acetune.report.figures._text import safe, short
+from acetune.report.figures._values import safe, short
 from acetune.study.result import count_reasons
 
 _MOST = 8

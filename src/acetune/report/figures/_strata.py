@@ -21,7 +21,7 @@ from acetune.report.figures._drawing import (
     nothing,
 )
 from acetune.report.figures._figure_data import FigureData, Floats
-from acetune.report.figures._text import plain, time_unit
+from acetune.report.figures._values import plain, time_unit
 from acetune.study.report_arrays import INVALID, UNCHECKED, VALID
 
 _BINS = 40

@@ -20,7 +20,7 @@ from acetune.report.figures._drawing import (
     nothing,
 )
 from acetune.report.figures._figure_data import FigureData
-from acetune.report.figures._text import seconds
+from acetune.report.figures._values import seconds
 from acetune.study.ledger import ledger_of
 
 _TITLE = "Time spent, and saved (an estimate)"

@@ -23,7 +23,7 @@ from acetune.report.figures._drawing import (
     nothing,
 )
 from acetune.report.figures._figure_data import FigureData, Floats, pareto_front, spread
-from acetune.report.figures._text import (
+from acetune.report.figures._values import (
     Window,
     number,
     plain_near,

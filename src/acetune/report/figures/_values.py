@@ -1,4 +1,4 @@
-"""Words and numbers for people: escaped, short, in units that fit."""
+"""Values as figures show them: words and numbers for people, and what part of an axis to show."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from acetune.core import formatting as words
-from acetune.report.figures._drawing import Json
 from acetune.report.figures._figure_data import Floats
 from acetune.study.summary import duration
 
@@ -164,7 +163,7 @@ def within_reach(values: Floats) -> Floats:
     return np.clip(values, -_FAR, _FAR)
 
 
-def log_axis(low: float, high: float) -> Json:
+def log_axis(low: float, high: float) -> dict[str, Any]:
     """A logarithmic axis between two powers of ten, its ticks written out and not too many.
 
     >>> log_axis(0.0, 1.5)["ticktext"]
