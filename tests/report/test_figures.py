@@ -33,7 +33,7 @@ from acetune.report.figures import (
     page_figures,
     trial_figure,
 )
-from acetune.report.figures import _drawing as look
+from acetune.report.figures import _look as look
 from acetune.report.figures._curves import curves
 from acetune.report.figures._importance import chance_level, columns, effects
 from acetune.report.figures._time import saved_by_stopping

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acetune.report.figures import _drawing as look
-from acetune.report.figures._drawing import NEUTRAL, STAR, STRATA, Json, note, scatter
+from acetune.report.figures import _look as look
 from acetune.report.figures._figure_data import (
     STRATA_ORDER,
     CheckpointRow,
@@ -16,6 +15,7 @@ from acetune.report.figures._figure_data import (
     Whole,
     spread,
 )
+from acetune.report.figures._look import NEUTRAL, STAR, STRATA, Json, note, scatter
 from acetune.report.figures._values import Window, plain_near, safe, within_reach
 from acetune.study.report_arrays import VALID
 

@@ -10,18 +10,7 @@ from acetune.core.errors import StudyError
 from acetune.core.formatting import count
 from acetune.report.figures import _curve_traces as traces
 from acetune.report.figures._curve_traces import Curve
-from acetune.report.figures._drawing import (
-    AXIS,
-    STRATA,
-    Drawing,
-    Json,
-    SmallTable,
-    axis_title,
-    base_layout,
-    limit_line,
-    note,
-    nothing,
-)
+from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import (
     STRATA_ORDER,
     CheckpointRow,
@@ -30,6 +19,7 @@ from acetune.report.figures._figure_data import (
     Whole,
     limit_text,
 )
+from acetune.report.figures._look import AXIS, STRATA, Json, limit_line, note
 from acetune.report.figures._values import log_axis, number, safe, short, window
 from acetune.study.per_trial import NOT_REPORTED
 from acetune.study.report_arrays import INVALID, STOP

@@ -17,20 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acetune.core.formatting import count
-from acetune.report.figures import _drawing as look
-from acetune.report.figures._drawing import (
-    Drawing,
-    Json,
-    SmallTable,
-    axis_title,
-    bar_marker,
-    base_layout,
-    lying_bar,
-    note,
-    nothing,
-    scatter,
-)
+from acetune.report.figures import _look as look
+from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import FigureData, Floats, Whole
+from acetune.report.figures._look import Json, bar_marker, lying_bar, note, scatter
 from acetune.report.figures._values import plain, safe, short
 
 _TITLE = "Which parameters mattered"

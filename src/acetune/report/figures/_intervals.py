@@ -9,19 +9,9 @@ import numpy as np
 from acetune.core.cost import interval_threshold
 from acetune.core.formatting import count
 from acetune.policies.policy import checked_along, theorem_share
-from acetune.report.figures._drawing import (
-    BEST_OF_ALL,
-    INVALID,
-    NEUTRAL,
-    Drawing,
-    Json,
-    SmallTable,
-    axis_title,
-    base_layout,
-    nothing,
-    scatter,
-)
+from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import FigureData, Floats, Mask, thinned
+from acetune.report.figures._look import BEST_OF_ALL, INVALID, NEUTRAL, Json, scatter
 from acetune.report.figures._values import log_axis, number, plain, within_reach
 from acetune.study.store import TrialRow
 

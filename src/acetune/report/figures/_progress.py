@@ -4,21 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from acetune.report.figures._drawing import (
-    BEST_OF_ALL,
-    MIDDLE,
-    STAR,
-    VALID,
-    Drawing,
-    Json,
-    SmallTable,
-    axis_title,
-    base_layout,
-    note,
-    nothing,
-    scatter,
-)
+from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import FigureData, Floats, Whole, spread
+from acetune.report.figures._look import BEST_OF_ALL, MIDDLE, STAR, VALID, Json, note, scatter
 from acetune.report.figures._values import (
     number,
     plain_near,

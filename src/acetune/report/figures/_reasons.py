@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 from acetune.core.formatting import count
-from acetune.report.figures._drawing import (
+from acetune.report.figures._drawing import Bar, Drawing, SmallTable, lying_bars, nothing
+from acetune.report.figures._figure_data import FigureData
+from acetune.report.figures._look import (
     BEST_OF_ALL,
     NEUTRAL,
     STRATA,
     STRATUM_COLOURS,
     STRATUM_PATTERNS,
-    Bar,
-    Drawing,
-    SmallTable,
-    lying_bars,
-    nothing,
 )
-from acetune.report.figures._figure_data import FigureData
 from acetune.report.figures._values import safe, short
 from acetune.study.result import count_reasons
 

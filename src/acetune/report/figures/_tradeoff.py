@@ -9,18 +9,8 @@ import numpy as np
 
 from acetune.core.formatting import count
 from acetune.report._json_values import exact
-from acetune.report.figures import _drawing as look
-from acetune.report.figures._drawing import (
-    AXIS,
-    Drawing,
-    Json,
-    SmallTable,
-    axis_title,
-    base_layout,
-    limit_line,
-    note,
-    nothing,
-)
+from acetune.report.figures import _look as look
+from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import (
     FigureData,
     Whole,
@@ -29,6 +19,7 @@ from acetune.report.figures._figure_data import (
     spread,
     thinned,
 )
+from acetune.report.figures._look import AXIS, Json, limit_line, note
 from acetune.report.figures._values import Window, number, plain, plain_near, safe, short, window
 from acetune.report.palette import faint
 from acetune.study.best_under_limits import sign_of

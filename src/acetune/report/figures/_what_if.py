@@ -9,20 +9,9 @@ import numpy as np
 from acetune.core.formatting import count
 from acetune.core.goals import Constraint
 from acetune.report._breakpoints import breakpoints, on_fresh_data
-from acetune.report.figures._drawing import (
-    AXIS,
-    BEST_OF_ALL,
-    VALID,
-    Drawing,
-    Json,
-    SmallTable,
-    axis_title,
-    base_layout,
-    limit_line,
-    note,
-    nothing,
-)
+from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import FigureData, Floats, pareto_front, spread
+from acetune.report.figures._look import AXIS, BEST_OF_ALL, VALID, Json, limit_line, note
 from acetune.report.figures._values import (
     Window,
     number,
