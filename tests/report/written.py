@@ -14,7 +14,7 @@ from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Mode, O
 from acetune.core.reason import LAST_STEP, Reason, stated
 from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies import ACE, Policy
-from acetune.policies._strata_ranks import WORST
+from acetune.policies._ranking import WORST
 from acetune.study.opening import describe_study
 from acetune.study.store import CheckRow, Store
 from acetune.trial.artifacts import kept_name

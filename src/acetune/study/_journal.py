@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from acetune.core.decision import Decision
 from acetune.core.goals import Goals
-from acetune.core.measurements import to_columns
 from acetune.core.reason import Reason
+from acetune.core.report_values import to_columns
 from acetune.study._kept_models import KeptModels
+from acetune.study.session import StudyTrial
 from acetune.study.store import CheckRow, Store
-from acetune.study.study_trial import StudyTrial
 from acetune.trial.link import Report
 
 

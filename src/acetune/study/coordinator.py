@@ -13,15 +13,14 @@ from typing import Any
 
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Goals
-from acetune.core.outcome import Outcome, outcome
+from acetune.core.outcome import Outcome, StudyCurves, outcome
 from acetune.core.reason import Reason, Wording
-from acetune.core.trial_curves import StudyCurves
 from acetune.core.trial_record import Progress, State
 from acetune.policies.stopper import Stopper
 from acetune.study._journal import Journal, StudyJournal
 from acetune.study._kept_models import KeptModels
+from acetune.study.session import StudyTrial
 from acetune.study.store import CheckRow, ReportRow, Store, TrialRow
-from acetune.study.study_trial import StudyTrial
 from acetune.trial.link import Plan, Reply, Report
 
 _BEFORE = Wording("before", "as decided before")

@@ -21,8 +21,8 @@ from typing import Any, Literal, NamedTuple
 
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
 from acetune.core.goals import Estimate, FailedCheck
-from acetune.core.measurements import from_columns, to_json
 from acetune.core.reason import Reason, Wording
+from acetune.core.report_values import from_columns, to_json
 from acetune.core.trial_record import State
 from acetune.study._formats import (
     FORMAT,

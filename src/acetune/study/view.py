@@ -16,8 +16,8 @@ import numpy as np
 
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Goals, goals_from_json
-from acetune.core.measurements import from_json
 from acetune.core.reason import Reason
+from acetune.core.report_values import from_json
 from acetune.study._formats import as_reason, connect_as_now
 from acetune.study.report_arrays import (
     Array,
