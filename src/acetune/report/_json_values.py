@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from acetune.core.formatting import flattened
 from acetune.core.goals import Constraint, Estimate, Goals
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.view import StudyView
@@ -30,7 +31,7 @@ def as_json(view: StudyView, found: FoundCheckpoint | None) -> dict[str, Any] | 
         "step": exact(found.step),
         "total_steps": exact(found.total_steps),
         "value": finite(found.value),
-        "params": plain(dict(found.params)),
+        "params": plain(dict(flattened(found.params))),
         "constraints": [
             _against(constraint, found.constraints.get(constraint.name))
             for constraint in view.goals.with_margins(found.margins).constraints
