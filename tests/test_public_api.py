@@ -73,8 +73,12 @@ def _parameters(function: ast.FunctionDef) -> list[str]:
 def test_signatures_are_those_at_run_time(name: str) -> None:
     module = importlib.import_module(name)
     listed: set[str] = set()
-    for node in _stubs(name).body:
+    body = _stubs(name).body
+    last = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
+    for node in body:
         if isinstance(node, ast.FunctionDef):
+            if node is not last[node.name]:
+                continue  # of several overloads the last one has all parameters
             listed.add(node.name)
             expected = list(inspect.signature(getattr(module, node.name)).parameters)
             assert _parameters(node) == expected, node.name
