@@ -198,6 +198,16 @@ def test_a_certificate_stands_until_a_limit_is_broken(study: Path) -> None:
     assert broken.status == "broken" and broken.best is None
 
 
+@pytest.mark.parametrize("value", [SURE, UNSURE, OVER], ids=["certified", "holds", "broken"])
+def test_an_error_in_confirm_does_not_undo_a_verdict(study: Path, value: Estimate) -> None:
+    """Else a model that fresh data has rejected would be the answer again."""
+    few = {"keep_models": 1, "top": 1, "max_trials": 1}
+    before = run(study, fresh({1: value}), confirm_data="May", **few)
+    after = run(study, raises, confirm_data="June", **few)
+    assert uses(study)[-1] == (2, 1, "unconfirmed")
+    assert after.status == before.status and after.outcome == before.outcome
+
+
 def test_a_look_that_was_cut_off_goes_on(study: Path) -> None:
     def fails_later(model: tuple[int, int, float]) -> dict[str, object]:
         if model[0] == 1:

@@ -81,13 +81,32 @@ def evidence_of(constraint: Constraint, value: object) -> Evidence:
             )
         return Exact(float(number))
     if found is not None:
-        return found  # type: ignore[no-any-return]
+        return _without_lost_groups(constraint, found)
     if isinstance(value, tuple) and len(value) == 2:
         return Normal(float(value[0]), float(value[1]))
     return Refused(
         "a plain number says nothing of how sure it is: return acetune.Share(count, rows), "
         "acetune.Mean(losses) or acetune.Estimate(value, stderr), or declare "
         f"Constraint({constraint.name!r}, exact=True) if it is no estimate"
+    )
+
+
+def _without_lost_groups(constraint: Constraint, found: Evidence) -> Evidence:
+    """The evidence; none, where the search compared groups that the fresh rows do not have.
+
+    Nothing is known of a group that is not there, and leaving out the worst one would be a way to
+    a certificate.
+    """
+    compared_there = getattr(constraint.check, "groups", None)
+    if not isinstance(found, GroupRates) or not found.groups or not compared_there:
+        return found
+    lost = [name for name in compared_there if name not in found.groups]
+    if not lost:
+        return found
+    which = f"{lost[0]} is" if len(lost) == 1 else f"{lost[0]} and {len(lost) - 1} more are"
+    return Refused(
+        f"the search compared groups that the fresh rows do not have ({which} missing): name the "
+        "groups alike, and draw rows of all of them"
     )
 
 
@@ -292,6 +311,7 @@ class GroupRates:
     comparison: Literal["difference", "ratio"]
     how: str = "exact test of every pair of groups in every rate"
     approximate: bool = False
+    groups: tuple[str, ...] = ()  # their names, where they are known
 
     @property
     def rows(self) -> int:

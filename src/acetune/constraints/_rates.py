@@ -222,6 +222,7 @@ class Measure:
         if not self.rows:
             raise GoalError("sensitive_features is empty: there is nothing to measure")
         self.groups = groups.number
+        self.group_names = tuple(groups.name(code) for code in range(groups.number))
         self.weights = None if sample_weight is None else as_weights(sample_weight)
         if self.weights is not None:
             require_length(self.weights, "sample_weight", self.rows)
@@ -287,7 +288,7 @@ class Measure:
         whole = selected.astype(int).tolist()
         counts = zip(self._metric.rates, whole, self._total.tolist(), strict=True)
         rates = tuple(Rate(name, tuple(x), tuple(n)) for name, x, n in counts)
-        return GroupRates(rates, self._metric.comparison)
+        return GroupRates(rates, self._metric.comparison, groups=self.group_names)
 
     def _sum(self, weights: _Array | None) -> _Array:
         """Sums by cell, or counts."""

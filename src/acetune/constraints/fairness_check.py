@@ -170,6 +170,11 @@ class FairnessCheck:
         """How many rows it measures on."""
         return self._measure.rows
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups that it compares: a certificate needs fresh rows of all of them."""
+        return self._measure.group_names
+
     def _look_at(self, scores: NDArray[Any], threshold: float) -> None:
         """Warn once of scores that a threshold for probabilities does not fit."""
         if not 0.0 < threshold < 1.0:
