@@ -323,6 +323,7 @@ def read_result(store: Store) -> StudyResult:
         due_at_every_step=_due_at_every_step(store),
         confidence=info["confidence"],
         looks=store.looks(),
+        confirm_error=uses[-1]["error"] if uses and uses[-1]["status"] == "unconfirmed" else None,
     )
 
 

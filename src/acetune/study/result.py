@@ -123,6 +123,7 @@ class StudyResult:
     due_at_every_step: bool = False  # whether a check was, in every trial
     confidence: float = 0.95  # of certificates
     looks: Sequence[Mapping[str, Any]] = ()  # at fresh data: what each tested, and at which level
+    confirm_error: str | None = None  # of the last use of fresh data, where confirm went wrong
 
     @property
     def status(self) -> Status | None:
@@ -288,7 +289,13 @@ def result_of(view: StudyView) -> StudyResult:
         due_at_every_step=_due_at_every_step(view.trials),
         confidence=view.info["confidence"],
         looks=view.looks,
+        confirm_error=_confirm_error(view),
     )
+
+
+def _confirm_error(view: StudyView) -> str | None:
+    last = view.confirmations[-1] if view.confirmations else None
+    return last["error"] if last is not None and last["status"] == "unconfirmed" else None
 
 
 def _due_at_every_step(trials: Iterable[TrialRow]) -> bool:
