@@ -1,6 +1,6 @@
 """Whether a search that checks and keeps more worse and safer models would get more certificates.
 
-    .venv/bin/python benchmarks/certificates_gate.py      # ten minutes; writes results/
+    .venv/bin/python benchmarks/certificates_gate.py      # minutes; writes results/
 
 A check is made only of what may beat the k-th best qualifying trial so far (the gate), and only
 models up to there are written. A model that is worse and safer than all of those comes into the
@@ -131,7 +131,10 @@ def candidates(loss: Array, seen: Array, width: int | None) -> tuple[list[int], 
 
 
 def study(rng: np.random.Generator, search: Search, trials: int, width: int | None) -> list[float]:
-    """Certified, a false one, loss below the best that is likely to pass, checks."""
+    """Certified, a false one, loss against the best that is likely to pass, checks, and the spread.
+
+    That is how many standard errors the safest is farther from its limit than the boldest.
+    """
     truth, loss = search(rng, trials)
     seen, fresh = measured(rng, truth), measured(rng, truth)
     order, checks = candidates(loss, seen, width)
@@ -144,7 +147,8 @@ def study(rng: np.random.Generator, search: Search, trials: int, width: int | No
         answer, wrong = trial, wrong or truth[trial] < 0
     likely = loss[truth >= PASSES + stats.norm.ppf(0.9)]
     lost = math.nan if answer is None or not len(likely) else float(loss[answer] - likely.min())
-    return [float(answer is not None), float(wrong), lost, float(checks)]
+    apart = float(np.ptp(seen[order])) if order else 0.0
+    return [float(answer is not None), float(wrong), lost, float(checks), apart]
 
 
 def main() -> None:
@@ -157,10 +161,10 @@ def main() -> None:
             for gate, width in WIDTHS.items():
                 rng = np.random.default_rng(1)  # the same searches for each gate
                 found = np.array([study(rng, search, trials, width) for _ in range(asked.studies)])
-                certified, wrong, _, checks = found.mean(axis=0).tolist()
+                certified, wrong, _, checks, apart = found.mean(axis=0).tolist()
                 lost = found[:, 2][np.isfinite(found[:, 2])]
                 row = {"search": name, "trials": trials, "gate": gate, "studies": asked.studies,
-                       "certified": certified, "false": wrong, "checks": checks,
+                       "certified": certified, "false": wrong, "checks": checks, "spread": apart,
                        "lost": float(lost.mean()) if len(lost) else None}  # fmt: skip
                 rows.append(row)
                 print(json.dumps(row), flush=True)

@@ -119,7 +119,10 @@ SAFER = "such as trial 4 step 1 (loss 4 where it was chosen), which would probab
     ("values", "words"),
     [
         # the best that holds is near the limit, the safest was nearly certified
-        ({4: share(188), 3: share(209), 2: share(240)}, SAFER + "about 3,800 in place of the 1,000"),
+        (
+            {4: share(188), 3: share(209), 2: share(240)},
+            SAFER + "about 3,800 in place of the 1,000",
+        ),
         # it would need no fewer
         ({4: share(195), 3: share(195), 2: share(190)}, None),
         # rows alone do not help the answer: it is on its limit
@@ -304,6 +307,23 @@ def test_people_are_told_that_confirm_went_wrong(study: Path) -> None:
     mended = run(study, fresh(dict.fromkeys(range(1, 5), SURE)), top=1,
                  constraints=[Constraint("g", upper=2, check=measured)])  # fmt: skip
     assert mended.status == "certified" and mended.confirm_error is None
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_people_are_asked_whether_the_rows_are_those_of_the_search(study: Path, same: bool) -> None:
+    limits = [
+        Constraint("g", upper=2, check=measured, margin_se=0),
+        Constraint("size", upper=9, check=lambda model: 1.0, exact=True),
+    ]
+
+    def confirm(model: tuple[int, int, float]) -> dict[str, object]:
+        gap = 0.0 if same else 0.01 * model[0]
+        return {"g": Estimate(g_of(model) - gap, 0.2), "size": 1.0}
+
+    events = Events()
+    run(study, confirm, constraints=limits, callbacks=[events])
+    asked = [note for note in events.notices if "are these the rows of the search?" in note]
+    assert len(asked) == same
 
 
 def lose(study: Path, *trials: int) -> None:

@@ -587,9 +587,19 @@ def cluster_means(values: NDArray[np.float64], clusters: Sequence[Any]) -> NDArr
     """
     if len(clusters) != len(values):
         raise GoalError(f"{len(clusters)} clusters for {len(values)} rows")
+    for row, name in enumerate(clusters):
+        if _is_missing(name):  # each NaN would be a cluster of its own
+            raise GoalError(f"row {row} has no cluster ({name}): name one, or leave the row out")
     names = {name: place for place, name in enumerate(dict.fromkeys(clusters))}
     codes = [names[name] for name in clusters]
     return np.bincount(codes, values, len(names)) / np.bincount(codes, minlength=len(names))
+
+
+def _is_missing(name: Any) -> bool:
+    """None, NaN, and pandas' own, which refuse to be compared."""
+    if isinstance(name, str):
+        return False
+    return name is None or str(name) in ("<NA>", "NaT") or bool(name != name)
 
 
 # -- inside --------------------------------------------------------------------------------------

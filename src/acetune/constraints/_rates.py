@@ -215,6 +215,8 @@ class Measure:
         sensitive_features: Any,
         sample_weight: Any = None,
         options: Options = _DEFAULTS,
+        *,
+        named: bool = False,  # whether a certificate may be wanted: it names the groups
     ) -> None:
         self._metric, self._options = METRICS[name], options.checked()
         groups = encode_groups(sensitive_features)
@@ -222,7 +224,7 @@ class Measure:
         if not self.rows:
             raise GoalError("sensitive_features is empty: there is nothing to measure")
         self.groups = groups.number
-        self.group_names = tuple(groups.name(code) for code in range(groups.number))
+        self.group_names = groups.names() if named else ()
         self.weights = None if sample_weight is None else as_weights(sample_weight)
         if self.weights is not None:
             require_length(self.weights, "sample_weight", self.rows)

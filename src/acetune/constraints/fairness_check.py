@@ -99,7 +99,9 @@ class FairnessCheck:
                 f"model.predict(X), got {type(scores).__name__}"
             )
         options = Options(method, agg=agg)
-        self._measure = Measure(metric, y_true, sensitive_features, sample_weight, options)
+        self._measure = Measure(
+            metric, y_true, sensitive_features, sample_weight, options, named=True
+        )
         require_length(y_true, "y_true", self._measure.rows)
         if self._measure.groups == 1:
             raise GoalError(
