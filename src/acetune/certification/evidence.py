@@ -21,7 +21,7 @@ from acetune.certification import _two_shares as two_shares
 from acetune.certification._binomial import at_least, at_most, lower_bound, upper_bound
 from acetune.certification._bounded_means import betting_p_value, sum_p_value
 from acetune.core.errors import GoalError
-from acetune.core.goals import Constraint, Estimate
+from acetune.core.goals import Constraint, Noted
 from acetune.core.numbers import as_whole, is_number
 
 Sense: TypeAlias = Literal["<=", ">="]
@@ -53,7 +53,7 @@ class Evidence(Protocol):
         """What the true value stays within, but for a probability of ``level``."""
 
 
-class Measured(Estimate):
+class Measured(Noted):
     """An estimate with its evidence; everywhere else it is the estimate alone."""
 
     evidence: Evidence

@@ -33,6 +33,7 @@ from acetune.core.errors import GoalError
 from acetune.core.goals import Estimate
 
 _Array = NDArray[Any]
+_FEW = 16  # groups
 Method: TypeAlias = Literal["between_groups", "to_overall"]
 Comparison: TypeAlias = Literal["difference", "ratio"]
 Undefined: TypeAlias = Literal["error", "nan"]
@@ -203,6 +204,8 @@ _DEFAULTS = Options()
 class Measure:
     """One metric on given rows, to be asked for many predictions.
 
+    ``named``: groups are called by their names in :meth:`selection`.
+
     >>> measure = Measure("demographic_parity_difference", [0, 1, 1], ["f", "m", "m"])
     >>> measure.estimate(np.array([False, True, False]), stderr=False).value
     0.5
@@ -215,6 +218,8 @@ class Measure:
         sensitive_features: Any,
         sample_weight: Any = None,
         options: Options = _DEFAULTS,
+        *,
+        named: bool = False,
     ) -> None:
         self._metric, self._options = METRICS[name], options.checked()
         groups = encode_groups(sensitive_features)
@@ -222,6 +227,8 @@ class Measure:
         if not self.rows:
             raise GoalError("sensitive_features is empty: there is nothing to measure")
         self.groups = groups.number
+        few = range(groups.number if named and groups.number <= _FEW else 0)
+        self._names = [groups.name(code) for code in few]  # of more nobody reads the shares
         self.weights = None if sample_weight is None else as_weights(sample_weight)
         if self.weights is not None:
             require_length(self.weights, "sample_weight", self.rows)
@@ -267,6 +274,15 @@ class Measure:
         ]
         value = self._aggregate(found) if len(found) > 1 else found[0]
         return Measured(*value, self._evidence(selected, frozen)) if stderr else value
+
+    def selection(self, positive: NDArray[np.bool_]) -> tuple[float, dict[str, float]]:
+        """The share of rows that are predicted positive, of all and in each of a few groups."""
+        share = float(np.count_nonzero(positive) / len(positive))
+        if not self._names:
+            return share, {}
+        codes = self._cells % self.groups
+        of_group = np.bincount(codes, positive, self.groups) / np.bincount(codes)
+        return share, dict(zip(self._names, of_group.tolist(), strict=True))
 
     def _evidence(self, selected: _Array, frozen: bool) -> Evidence:
         """The counts of all groups, or why they certify nothing."""
