@@ -81,6 +81,13 @@ def evidence_of(constraint: Constraint, value: object) -> Evidence:
             )
         return Exact(float(number))
     if found is not None:
+        if isinstance(found, (Counts, GroupRates)):
+            limit, upper = constraint.limit, constraint.lower is None
+            if (limit > 1) if upper else (limit < 0):
+                return Refused(
+                    f"a share lies between 0 and 1, so the limit {limit:g} says nothing about it: "
+                    "give limit and values in the same units, shares and not percent"
+                )
         return found  # type: ignore[no-any-return]
     if isinstance(value, tuple) and len(value) == 2:
         return Normal(float(value[0]), float(value[1]))

@@ -54,6 +54,11 @@ def as_measurement(value: object, what: str) -> Estimate | FailedCheck:
         return value
     stderr = 0.0
     if isinstance(value, tuple) and len(value) == 2:
+        if hasattr(value, "_fields") and not isinstance(value, Estimate):
+            raise ReportError(
+                f"{what} must be a number, got {value!r}: which of both is the value? Return "
+                f"one of them, or acetune.Estimate(value, stderr)"
+            )
         stderr = as_number(value[1], f"standard error of {what}")
         number = as_number(value[0], what, _COMPARED)
     else:

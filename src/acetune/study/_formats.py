@@ -27,7 +27,7 @@ CREATE TABLE study (                -- one row
     space       TEXT NOT NULL,      -- JSON
     settings    TEXT NOT NULL,      -- JSON: budgets, workers, seed, searcher, confirm_top, source
     versions    TEXT NOT NULL,      -- JSON: of Python and the packages that matter
-    code_hash   TEXT NOT NULL,      -- of the source of train and checks, for versions without:
+    code_hash   TEXT NOT NULL,      -- of the source of train and checks: compared where code is {}
     code        TEXT NOT NULL DEFAULT '{}', -- JSON: what train, confirm and each check are made of
     created     REAL NOT NULL,
     confidence  REAL NOT NULL DEFAULT 0.95 -- of certificates; fixed when the study is created

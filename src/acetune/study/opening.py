@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from acetune.core.errors import GoalError, StudyChangedError
+from acetune.core.errors import GoalError, GoalWarning, StudyChangedError
 from acetune.core.goals import Constraint, Goals, goals_to_json
 from acetune.policies import Policy
 from acetune.study import _code_identity as identities
@@ -120,8 +120,26 @@ def known_ranges(goals: Goals) -> dict[str, list[float | None]]:
                 f"constraint {constraint.name!r}: value_range of its check must be the least and "
                 f"the largest possible value, such as (0.0, 1.0), got {known!r}"
             )
+        if not callable(getattr(constraint.check, "require_limit", None)):  # it has looked itself
+            _look_at_limit(constraint, low, high)
         ranges[constraint.name] = [end if math.isfinite(end) else None for end in (low, high)]
     return ranges
+
+
+def _look_at_limit(constraint: Constraint, low: float, high: float) -> None:
+    """A limit beyond what its check can give is in other units, most likely."""
+    name, limit = f"constraint {constraint.name!r}", constraint.limit
+    upper = constraint.lower is None
+    between = f"lies between {low:g} and {high:g}, as its check says (value_range)"
+    if (limit < low) if upper else (limit > high):
+        raise GoalError(f"{name} {between}, so nothing can meet {constraint.describe()}")
+    if (limit > high) if upper else (limit < low):
+        percent = f"; for {limit:g} % write {limit / 100:g}" if 1 < limit <= 100 else ""
+        warnings.warn(
+            f"{name} {between}, so {constraint.describe()} always holds{percent}",
+            GoalWarning,
+            stacklevel=4,  # the caller of tune()
+        )
 
 
 def open_study(

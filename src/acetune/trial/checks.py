@@ -38,6 +38,7 @@ MISSING = Missing()
 _TIMEOUT = Wording(
     "check_timeout", "the check of {constraint!r} outran its timeout of {timeout:g} s"
 )
+_ROUNDING = 1e-9  # by which a value may leave its range
 _WHOLE = (0.0, 1.0)  # a share of none or of all has a standard error of 0
 # whose lines nobody has to mend: Python's own, what is installed, and this package
 _NOT_THEIRS = tuple(
@@ -153,11 +154,29 @@ def call_check(check: Callable[..., Any], name: str, model: object) -> Estimate 
     """One check; whatever it raises makes it a failed one."""
     args, kwargs = arguments_for(check, name, model)
     try:
-        return as_measurement(check(*args, **kwargs), f"constraint {name!r}")
+        return _within_range(
+            as_measurement(check(*args, **kwargs), f"constraint {name!r}"), check, name
+        )
     except DegenerateModelError as error:
         return FailedCheck(str(error))  # the model's fault: others may do better
     except Exception as error:
         return RaisedCheck(f"{type(error).__name__}: {error}{where_raised(error)}")
+
+
+def _within_range(found: Estimate | FailedCheck, check: Any, name: str) -> Estimate | FailedCheck:
+    """A value beyond what its check says can be: a percent for a share, or a wrong sign."""
+    while isinstance(check, functools.partial):
+        check = check.func
+    known = getattr(check, "value_range", None)
+    if known is None or isinstance(found, FailedCheck):
+        return found
+    low, high = known
+    if low - _ROUNDING * abs(low or 1) <= found.value <= high + _ROUNDING * abs(high or 1):
+        return found
+    return FailedCheck(
+        f"constraint {name!r} is {found.value:g}, and its check says that it lies between {low:g} "
+        f"and {high:g} (value_range)"
+    )
 
 
 def where_raised(error: Exception) -> str:

@@ -53,6 +53,10 @@ class Answers:
     """
 
     def __init__(self, probabilities: Array) -> None:
+        if isinstance(probabilities, np.ma.MaskedArray) and probabilities.mask.any():
+            raise ReportError("some of the probabilities are masked: every text needs an answer")
+        if getattr(getattr(probabilities, "dtype", None), "kind", "f") not in "buifO":
+            raise ReportError(f"probabilities must be numbers, got {probabilities.dtype}")
         found = np.asarray(probabilities, dtype=float)
         shape = found.shape
         if found.ndim != 1 and (found.ndim != 2 or shape[1] not in (2, 3)):
@@ -327,13 +331,17 @@ class Suite:
             for test, places in zip(self.tests, self._places, strict=True)
         ]
 
-    def average_failure_rate(self, probabilities: Array | Answers) -> Measured:
+    def average_failure_rate(self, probabilities: Array | Answers) -> Estimate:
         """The mean over tests; its standard error takes the cases as drawn independently.
 
         A certificate does not: for it all cases that begin with the same sentence are one cluster,
         which counts once in each test.
         """
-        answers = probabilities if isinstance(probabilities, Answers) else Answers(probabilities)
+        return self._average(
+            probabilities if isinstance(probabilities, Answers) else Answers(probabilities)
+        )
+
+    def _average(self, answers: Answers) -> Measured:
         return Measured(*average(self.failure_rates(answers)), self._evidence(answers))
 
     def _evidence(self, answers: Answers) -> Evidence:
@@ -428,6 +436,8 @@ class RobustnessCheck:
     0.5
     """
 
+    value_range = (0.0, 1.0)
+
     def __init__(
         self,
         suite: Suite,
@@ -447,7 +457,7 @@ class RobustnessCheck:
     def __call__(self, model: Any) -> Estimate:
         """The average failure rate with its standard error."""
         answers = Answers(self._predict(model, self.suite.texts))
-        found = self.suite.average_failure_rate(answers)
+        found = self.suite._average(answers)
         shares = np.bincount(answers.labels, minlength=3) / len(answers)
         predicted = dict(zip(("negative", "neutral", "positive"), shares.tolist(), strict=True))
         found.note = judge_predictions(predicted, self.least_share, self.degenerate)

@@ -89,7 +89,7 @@ class ExportColumn(NamedTuple):
 
 
 _INTEGERS = ("seq", "trial", "attempt", "step", "checked_step", "rank", "of")
-_TEXTS = ("kind", "stratum", "decision", "metrics", "constraint", "error")
+_TEXTS = ("kind", "stratum", "decision", "metrics", "constraint", "error", "note")
 
 
 def _stored(name: str) -> ExportColumn:
