@@ -187,10 +187,13 @@ class FairnessCheck:
             self._measure.rows,
             "give the score of each row that FairnessCheck was made with, in their order",
         )
-        share, groups = self._measure.selection(positive)
+        counts = self._measure.counts(positive)
+        share, groups = self._measure.selection(counts)
         predicted = {"0": 1 - share, "1": share}
         note = judge_predictions(predicted, self.least_share, self.degenerate, groups=groups)
-        found = self._measure.estimate(positive, stderr=self.stderr, frozen=self._frozen)
+        found = self._measure.estimate(
+            positive, stderr=self.stderr, frozen=self._frozen, counts=counts
+        )
         if not isinstance(found, Noted):
             return with_note(found, note)
         found.note = note

@@ -127,6 +127,8 @@ class _Content:
         if kinds == {str}:
             for value in values:
                 self._put("", value.encode("utf-8", "surrogatepass"))
+        elif kinds == {float}:
+            self._put("floats", np.array(values).tobytes())
         elif kinds and kinds <= {int, float, bool, type(None)}:
             self._put("numbers", "\0".join(map(repr, values)).encode())
         else:
