@@ -16,9 +16,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from acetune.cli.progress_bar import progress_bar
 from acetune.core.errors import AcetuneError
 from acetune.policies import parse_policy
+from acetune.run.terminal import progress_bar
 from acetune.trial.hardware import available_cores
 from benchmarks import grid_plan as plan
 from benchmarks.common import run_main, say, versions

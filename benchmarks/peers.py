@@ -152,7 +152,7 @@ def write(page: Page, raced: Sequence[Raced], tables: int, seeds: int) -> None:
         f"tables, hard and easy limits, checks of {' and '.join(f'{r:g}' for r in RATIOS)} steps, "
         f"the time of {CONFIGS} configurations on {plan.WORKERS} workers, {seeds} seeds. Peers "
         "check the best checkpoint of each trial at its end, ASHA at its rungs too; suggestions "
-        "of all take the time that acetune.replay.suggestion_cost states.",
+        "of all take the time that acetune.replay.simulator states.",
         "",
         "Share of the budget after which the default knows an answer as good as the peer's at the "
         "end of it: median over runs; in brackets the share of runs in which it never does. Below "

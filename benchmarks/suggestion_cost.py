@@ -21,9 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import acetune
 from acetune import ACE, Constraint, Stopper
-from acetune.core.outcome import outcome
-from acetune.core.trial_curves import StudyCurves
-from acetune.replay.suggestion_cost import suggestion_s
+from acetune.core.outcome import StudyCurves, outcome
+from acetune.replay.simulator import suggestion_s
 from acetune.searchers import Searcher, make_searcher
 from acetune.searchers.space import Params, Space
 from benchmarks.common import Page, results_folder, say

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from acetune.cli.progress_bar import progress_bar
 from acetune.core.errors import AcetuneError
 from acetune.replay.curve_table import CurveTable, TableConstraint
 from acetune.replay.judged_table import judge
 from acetune.replay.parallel import Lost, run_jobs
+from acetune.run.terminal import progress_bar
 from acetune.trial.hardware import available_cores
 from benchmarks import grid_plan as plan
 from benchmarks.budgets import simulate_budgets

@@ -18,7 +18,7 @@ from typing import Any
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
 from acetune.core.reason import INTERRUPTED
 from acetune.study.connections import write_copy
-from acetune.study.package_versions import installed_versions
+from acetune.study.opening import installed_versions
 from acetune.study.store import Store
 from acetune.study.view import StudyView, viewing
 from acetune.trial.artifacts import delete_inside

@@ -11,12 +11,12 @@ from typing import Annotated
 
 import typer
 
-from acetune.cli.progress_bar import progress_bar
 from acetune.core.errors import GoalError, TableError
 from acetune.replay.curve_table import CurveTable
 from acetune.replay.table_file import read_table
 from acetune.report.figure_files import write_figures
-from acetune.study.package_versions import installed_versions
+from acetune.run.terminal import progress_bar
+from acetune.study.opening import installed_versions
 from acetune.trial.hardware import available_cores, describe_hardware
 from paper import ablations, case_study, fairness, robustness
 from paper.measuring import Case, Measured, Plan, jobs_of, measure, to_json

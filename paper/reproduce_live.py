@@ -14,10 +14,10 @@ import typer
 
 from acetune.cli.demo_credit import lightgbm
 from acetune.cli.exits import ExitCode
-from acetune.cli.progress_bar import progress_bar
 from acetune.core.errors import GoalError
 from acetune.replay.curve_table import CurveTable
 from acetune.report.figure_files import write_figures
+from acetune.run.terminal import progress_bar
 from acetune.searchers import make_searcher
 from acetune.searchers.space import Space
 from acetune.study.result import StudyResult

@@ -14,7 +14,7 @@ from acetune.core.goals import Constraint, Goals, Mode, Objective
 from acetune.core.reason import INTERRUPTED, LAST_STEP, Reason, Wording, stated
 from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies import ACE
-from acetune.policies._strata_ranks import WORST
+from acetune.policies._ranking import WORST
 from acetune.trial.artifacts import kept_name
 
 BEGAN = 1_790_000_000.0  # 2026-09-21, when every synthetic study begins

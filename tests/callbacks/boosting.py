@@ -12,7 +12,7 @@ import numpy as np
 from acetune import ACE, Constraint, Trial
 from acetune.core.goals import Goals, Objective
 from acetune.core.trial_record import Progress
-from acetune.testing._noting_link import NotingLink
+from acetune.testing._callbacks import NotingLink
 
 EVERY_STEP = ACE(truncation=0, interval=1, gate=False)
 AT_END = ACE(truncation=0, interval="end", gate=False)

@@ -18,7 +18,7 @@ import torch
 from acetune.callbacks.keras import KerasCandidate, ReportCallback
 from acetune.core.errors import GoalError, ReportError
 from acetune.testing import check_callback
-from acetune.testing._noting_link import make_trial
+from acetune.testing._callbacks import make_trial
 
 # Keras turns tensors into arrays in a way that NumPy 2 would like done otherwise
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")

@@ -18,7 +18,7 @@ from acetune import ACE, Constraint, Trial
 from acetune.callbacks.lightning import ReportCallback, TorchCandidate
 from acetune.core.errors import GoalError, ReportError
 from acetune.testing import check_callback
-from acetune.testing._noting_link import make_trial
+from acetune.testing._callbacks import make_trial
 
 # the trainer has opinions on data loaders, intervals and checkpoint folders, none of which matter
 # on 48 rows

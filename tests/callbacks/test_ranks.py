@@ -12,7 +12,7 @@ import pytest
 from acetune.callbacks._reporter import Reporter, alone_only
 from acetune.core.errors import ReportError
 from acetune.distributed import SharedTrial
-from acetune.testing._noting_link import make_trial
+from acetune.testing._callbacks import make_trial
 
 
 class Model:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import acetune
-from acetune.testing._noting_link import make_trial
+from acetune.testing._callbacks import make_trial
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NEURAL = ["pytorch", "lightning_callback", "transformers_callback", "keras_callback"]

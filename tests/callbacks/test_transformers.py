@@ -20,7 +20,7 @@ from transformers import (
 from acetune.callbacks.transformers import ReportCallback, TorchCandidate
 from acetune.core.errors import GoalError, ReportError
 from acetune.testing import check_callback
-from acetune.testing._noting_link import make_trial
+from acetune.testing._callbacks import make_trial
 
 _rng = np.random.default_rng(0)
 TOKENS = _rng.integers(1, 20, (32, 6))

@@ -16,8 +16,8 @@ from acetune.constraints import FairnessCheck
 from acetune.constraints.robustness import BehaviouralTest, RobustnessCheck, Suite
 from acetune.core.errors import DegenerateModelError, GoalError
 from acetune.core.goals import FailedCheck, note_of
-from acetune.core.measurements import from_json
-from acetune.core.measurements import to_json as measurement_to_json
+from acetune.core.report_values import from_json
+from acetune.core.report_values import to_json as measurement_to_json
 from acetune.report.html import write_report
 from acetune.trial.checks import RaisedCheck, call_check
 from run.helpers import Events, rows, tune

@@ -14,7 +14,7 @@ from acetune.core.errors import ReportError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
 from acetune.core.measured_costs import Costs
 from acetune.core.observation import check_result
-from acetune.optuna._trial_outcome import amounts
+from acetune.optuna._optuna_link import amounts
 from acetune.policies import ACE, ACE2, Policy
 from acetune.policies.stopper import Stopper
 from acetune.trial.checks import Constant, evaluate

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from acetune.core import decision
 from acetune.core.goals import Estimate, FailedCheck
-from acetune.core.measurements import from_columns, from_json, to_columns, to_json
+from acetune.core.report_values import from_columns, from_json, to_columns, to_json
 from acetune.study import report_arrays as columns
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)

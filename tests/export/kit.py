@@ -43,8 +43,7 @@ class Author:
         store = self.store
         with store.transaction():
             store.add_trial(trial, attempt, params, self.now, resumed_from)
-            store.set_plan(trial, attempt, *planned(ACE(), total, 1, 0.5))
-            store.set_startup(trial, attempt, 0.25)
+            store.set_plan(trial, attempt, *planned(ACE(), total, 1, 0.5), startup_s=0.25)
             for step, (value, measured) in enumerate(reports, resumed_from + 1):
                 self.now += 1.0
                 self._report(trial, attempt, step, value, measured)

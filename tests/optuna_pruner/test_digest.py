@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 import acetune.optuna
 from acetune import ACE, Adaptive
 from acetune.optuna import AcePruner, OptunaTrial
-from acetune.optuna._private_api import StudyAccess
+from acetune.optuna._study_access import StudyAccess
 from acetune.policies import POLICY_NAMES, parse_policy
 from optuna_pruner.kit import LIMIT, NEVER, begun, loaded, made, play, told
 from optuna_pruner.plain import should_stop

@@ -25,10 +25,9 @@ from optuna.trial import TrialState, create_trial
 import acetune.optuna
 from acetune import ACE, ACE2
 from acetune.core.errors import GoalError
-from acetune.core.trial_curves import StudyCurves
+from acetune.core.outcome import StudyCurves
 from acetune.optuna import AcePruner, AceSampler
-from acetune.optuna._parameters import ParameterSpace
-from acetune.optuna._study_curves import OptunaCurves
+from acetune.optuna._study_curves import OptunaCurves, ParameterSpace
 from optuna_pruner.kit import LIMIT, NEVER, begun, made, objective, play, told
 from optuna_pruner.worker import opened, pruner, sample
 

@@ -23,8 +23,8 @@ from acetune.core.trial_record import Progress
 from acetune.policies import ACE2, Backoff, Policy, TruncationSelection
 from acetune.policies.stopper import Stopper, StopperTrial
 from acetune.study.coordinator import StudyCoordinator
+from acetune.study.session import StudyTrial
 from acetune.study.store import Store
-from acetune.study.study_trial import StudyTrial
 from acetune.trial.link import Link, Plan, Reply, Report
 from acetune.trial.trial import Trial
 from properties import examples_or_more

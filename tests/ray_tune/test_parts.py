@@ -19,8 +19,8 @@ from acetune.core.decision import Action, Decision
 from acetune.core.errors import ReportError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
 from acetune.core.measured_costs import Costs
-from acetune.core.measurements import to_json
 from acetune.core.outcome import outcome
+from acetune.core.report_values import to_json
 from acetune.core.trial_record import Progress
 from acetune.policies import make_policy
 from acetune.policies.stopper import StopperTrial, stopper_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acetune.replay.simulator import simulate
-from acetune.replay.suggestion_cost import suggestion_s
+from acetune.replay.simulator import simulate, suggestion_s
 from acetune.replay.synthetic import synthetic_table
 from acetune.searchers import SEARCHER_NAMES
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -115,14 +115,8 @@ def test_what_json_cannot_hold(tmp_path: Path, changes: dict[str, Any], message:
 def test_without_pyarrow_the_error_names_the_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = builtins.__import__
-
-    def without(name: str, *rest: Any) -> Any:
-        if name.startswith("pyarrow"):
-            raise ImportError(name)
-        return original(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    for name in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r"pip install 'acetune\[replay\]'"):
         read_table(tmp_path / "t.parquet")
     with pytest.raises(MissingExtraError, match="pyarrow"):

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from acetune.core.goals import Constraint, Objective
-from acetune.core.outcome import Outcome
-from acetune.core.trial_curves import Curves
+from acetune.core.outcome import Curves, Outcome
 from acetune.policies import Policy, parse_policy
 from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.judged_table import JudgedTable, judge

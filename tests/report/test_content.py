@@ -19,7 +19,7 @@ from acetune.cli.show import to_json
 from acetune.core.goals import Goals, Objective
 from acetune.core.reason import stated
 from acetune.report._content import content
-from acetune.report._trial_detail import trial_detail
+from acetune.report._trials import trial_detail
 from acetune.report.figures import FigureData, chosen_trials
 from acetune.study.findings import Ledger
 from acetune.study.result import result_of

@@ -27,7 +27,7 @@ from acetune.core.goals import Goals, Objective
 from acetune.core.measured_costs import Costs
 from acetune.core.reason import NO_REASON, stated
 from acetune.policies.policy import Policy
-from acetune.report._trial_detail import trial_detail
+from acetune.report._trials import trial_detail
 from acetune.report.explanation import how_it_ended, telling, why_unchecked
 from acetune.report.figures import FIGURES, FigureData
 from acetune.study.store import TrialRow

@@ -14,7 +14,7 @@ from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Mode, O
 from acetune.core.reason import LAST_STEP, Reason, stated
 from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies import ACE, Policy
-from acetune.policies._strata_ranks import WORST
+from acetune.policies._ranking import WORST
 from acetune.study.opening import describe_study
 from acetune.study.store import CheckRow, Store
 from acetune.trial.artifacts import kept_name
@@ -119,8 +119,7 @@ def write_attempt(store: Store, goals: Goals, trial: int, number: int, attempt: 
     """Write an attempt as the coordinator would."""
     with store.transaction():
         store.add_trial(trial, number, {"x": trial / 7, "k<i>": "a"}, 1e9, attempt.resumed_from)
-        store.set_plan(trial, number, *planned(ACE(), 10, 1, 0.5))
-        store.set_startup(trial, number, 0.25)
+        store.set_plan(trial, number, *planned(ACE(), 10, 1, 0.5), startup_s=0.25)
         first = attempt.resumed_from + 1
         for step, (value, check) in enumerate(attempt.reports, first):
             stops = attempt.state == "stopped" and step == first + len(attempt.reports) - 1

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 import acetune
 from acetune import ACE, Constraint, Stopper, Trial
-from acetune.core.outcome import Outcome
-from acetune.core.trial_curves import Curve, StudyCurves
+from acetune.core.outcome import Curve, Outcome, StudyCurves
 from acetune.replay.simulator import simulate
 from acetune.replay.synthetic import synthetic_table
 from acetune.searchers._forest import ForestSearcher, _how_good, _Presence

@@ -15,7 +15,7 @@ import acetune
 from acetune import ACE, Constraint, Searcher, Trial
 from acetune.core.errors import AcetuneError, GoalError, StudyChangedError, StudyFileError
 from acetune.core.goals import Goals, Objective
-from acetune.core.trial_curves import Curve
+from acetune.core.outcome import Curve
 from acetune.policies.stopper import stopper_of
 from acetune.searchers.space import Space
 from acetune.study.coordinator import StudyCoordinator

@@ -15,8 +15,8 @@ from acetune import Constraint, Estimate, Stopper, StudyCallback, Trial
 from acetune.core.reason import Reason, stated
 from acetune.study._journal import Journal
 from acetune.study.coordinator import Coordinator
+from acetune.study.session import StudyTrial
 from acetune.study.store import Store
-from acetune.study.study_trial import StudyTrial
 from acetune.trial.hardware import physical_gpu
 
 FREE = Constraint("g", upper=1, check=lambda model: 0.0)

@@ -25,7 +25,7 @@ from acetune.replay.curve_table import TableConstraint
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import describe_study
 from acetune.study.store import Store
-from acetune.testing._noting_link import make_trial
+from acetune.testing._callbacks import make_trial
 from acetune.trial.checks import evaluate
 from acetune.trial.link import Report
 from replay.watching import EOD, curve, replay, table_of

@@ -21,7 +21,7 @@ import acetune
 from acetune import ACE, Constraint, NoStopping, Stopper, Trial, export
 from acetune.core.errors import BrokenModelError, ReportError, StudyChangedError, StudyFileError
 from acetune.policies.policy import checked_along
-from acetune.report._trial_detail import trial_detail
+from acetune.report._trials import trial_detail
 from acetune.report.html import write_report
 from acetune.run import _pipe_link as pipe_link
 from acetune.run._messages import DriverChannel, Saved, WorkerChannel

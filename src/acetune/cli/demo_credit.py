@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acetune.constraints.fairness import equalized_odds_difference
-from acetune.core.errors import AcetuneError, MissingExtraError
+from acetune.core.errors import AcetuneError
 from acetune.core.goals import Estimate
+from acetune.core.on_use import import_extra
 from acetune.searchers.space import Dimension, lograndint, loguniform, uniform
 from acetune.trial.trial import Trial
 
@@ -281,8 +282,4 @@ def auc(y: Array, scores: Array) -> Estimate:
 
 def lightgbm() -> Any:
     """LightGBM, or an error that names the install command."""
-    try:
-        import lightgbm as found
-    except ImportError:
-        raise MissingExtraError("LightGBM", "lightgbm") from None
-    return found
+    return import_extra("lightgbm", "LightGBM", "lightgbm")

@@ -13,7 +13,6 @@ import typer
 from rich.console import Console
 
 from acetune.cli.exits import ExitCode
-from acetune.cli.progress_bar import progress_bar
 from acetune.cli.run import load_file
 from acetune.core.errors import GoalError
 from acetune.core.goals import split_constraints
@@ -24,7 +23,8 @@ from acetune.replay.recorder import count_recorded, partial_path, require_new
 from acetune.replay.recorder import record as record_table
 from acetune.replay.table_file import write_table
 from acetune.replay.training import RecordedCurve, Task
-from acetune.study.package_versions import installed_versions
+from acetune.run.terminal import progress_bar
+from acetune.study.opening import installed_versions
 from acetune.trial.hardware import available_cores, describe_hardware
 
 _PACKAGES = ("acetune", "numpy", "lightgbm", "scikit-learn", "torch", "transformers")

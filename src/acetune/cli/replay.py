@@ -15,8 +15,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from acetune.cli.progress_bar import progress_bar
-from acetune.core.errors import AcetuneError, GoalError
+from acetune.core.errors import GoalError
 from acetune.core.formatting import count as counted
 from acetune.core.goals import Constraint
 from acetune.policies import DEFAULT_POLICY, POLICY_NAMES
@@ -28,7 +27,9 @@ from acetune.replay.runs import Cell, Run, Summary, summarise
 from acetune.replay.statistics import paired_signs, rank_policies
 from acetune.replay.table_file import read_table
 from acetune.report.figure_files import IMAGES, write_figures
+from acetune.run.terminal import progress_bar
 from acetune.searchers import DEFAULT_SEARCHER, SEARCHER_NAMES
+from acetune.study.whole_files import replacing
 from acetune.trial.hardware import available_cores
 
 _TRAINED = 50  # configurations that no stopping trains in the default budget,
@@ -132,7 +133,9 @@ def replay(
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     _warn(console, curves, runs)
     if json_file is not None:
-        _write(json_file, json.dumps(to_json(str(table), runs), indent=1, allow_nan=False) + "\n")
+        text = json.dumps(to_json(str(table), runs), indent=1, allow_nan=False) + "\n"
+        with replacing([json_file]) as (part,):
+            part.write_text(text, encoding="utf-8")
     if plot is not None:
         figures = _figures(curves, runs, policies, plot)
         write_figures(figures)
@@ -170,14 +173,6 @@ def limits_text(constraints: str) -> str:
     for spaced in (" <= ", " >= ", ", "):
         constraints = constraints.replace(spaced, spaced.strip())
     return constraints
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise AcetuneError(f"cannot write {path}: {error.strerror}") from None
 
 
 def to_json(table: str, runs: Sequence[Run]) -> dict[str, Any]:

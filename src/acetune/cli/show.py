@@ -14,7 +14,7 @@ from rich.console import Console
 
 from acetune.certification.account import SCHEDULE
 from acetune.cli.exits import ExitCode, end_with
-from acetune.core.measurements import to_named
+from acetune.core.report_values import to_named
 from acetune.run.terminal import summary
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.result import StudyResult, load

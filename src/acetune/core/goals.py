@@ -296,10 +296,12 @@ class Constraint:
 
     def excess(self, measured: Estimate) -> float:
         """How far the measured value, margin included, lies beyond the limit (<= 0: it holds)."""
-        margin = self.margin * measured.stderr
-        if self.lower is None:
-            return measured.value + margin - self.limit
-        return self.limit - (measured.value - margin)
+        value, stderr = measured
+        margin = self.margin * stderr if stderr else 0.0  # nearly always there is none
+        if self.lower is not None:
+            return self.lower - (value - margin)
+        assert self.upper is not None  # exactly one is set, see __post_init__
+        return value + margin - self.upper
 
     def relative_excess(self, measured: Estimate) -> float:
         """The same in units of the limit, or of the constraint's own scale."""
@@ -372,6 +374,10 @@ class Goals:
 
     objective: Objective
     constraints: tuple[Constraint, ...] = ()
+    # with the name and the unit of each: every check of a study is judged by them
+    _limits: tuple[tuple[str, float, Constraint], ...] = field(
+        init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         seen = {self.objective.name}
@@ -394,6 +400,8 @@ class Goals:
                     "constraints; give each a name of its own"
                 )
             seen.add(constraint.name)
+        limits = tuple((c.name, c._unit, c) for c in self.constraints)
+        object.__setattr__(self, "_limits", limits)
 
     def measurements(self, values: Mapping[str, object]) -> dict[str, Estimate | FailedCheck]:
         """Values by name, normalised; an unknown name is an error, and so is a missing one.
@@ -436,19 +444,18 @@ class Goals:
     ) -> tuple[bool, float, tuple[float, ...]]:
         """The same, with the :meth:`relative_excesses`: in one pass, for every check comes here."""
         valid, violation, beyond = True, 0.0, []
-        for constraint in self.constraints:
-            result = measured.get(constraint.name)
+        for name, unit, constraint in self._limits:
+            result = measured.get(name)
             if isinstance(result, Estimate):
                 excess = constraint.excess(result)
-                relative, holds = excess / constraint._unit, excess <= 0.0
-                amount = max(0.0, relative)
+                relative = excess / unit
+                if not excess <= 0.0:
+                    valid = False
+                    violation += max(0.0, relative)
             else:
-                relative, holds = math.nan, False
-                amount = LEFT_OUT if result is None else math.inf
+                relative, valid = math.nan, False
+                violation += LEFT_OUT if result is None else math.inf
             beyond.append(relative)
-            if not holds:
-                valid = False
-                violation += amount
         return valid, violation, tuple(beyond)
 
     def with_margins(self, margins: Mapping[str, float] | None) -> Goals:

@@ -183,13 +183,15 @@ class History:
             record.last_check = None
             progress.advance(step, loss, None, None, math.nan, primary_s, check_s)
         else:
+            excess = combined(check.excess) if check.excess else math.nan
+            progress.advance(step, loss, check.step, check.valid, excess, primary_s, check_s)
+            stratum: Stratum = "invalid"
             if check.valid:
+                stratum = "valid"
                 self._valid_reports += 1
             else:
                 self._invalid_reports += 1
-            excess = combined(check.excess)
-            progress.advance(step, loss, check.step, check.valid, excess, primary_s, check_s)
-            verdict = (step, check.stratum, check.violation, check.step, check.excess)
+            verdict = (step, stratum, check.violation, check.step, check.excess)
             record.verdicts.append(verdict)
             self._add_check(record, check)
         record.log.append(report, decision)
@@ -224,15 +226,18 @@ class History:
 
     def _add_check(self, record: TrialRecord, check: CheckResult) -> None:
         """The outcome of a check: f*, the nearest miss and what the searcher will be told."""
-        before = record.best_valid
+        before, valid, costs = record.best_valid, check.valid, self.costs
         record.add_check(check)
         if check.measured:
             self.checks += 1
-            self.costs.valid_n += check.valid
-            self.costs.invalid_n += not check.valid
-        if check.valid:
-            if record.best_valid is not None and record.best_valid is not before:
-                self._add_valid(record.best_valid, before)
+            if valid:
+                costs.valid_n += 1
+            else:
+                costs.invalid_n += 1
+        if valid:
+            found = record.best_valid
+            if found is not None and found is not before:
+                self._add_valid(found, before)
             return
         if 0 < check.violation < math.inf:
             self._violations.add(check.violation)

@@ -270,14 +270,15 @@ def combined(excess: tuple[float, ...]) -> float:
     >>> combined((-0.5, 0.0)), combined((math.nan, 0.0)), combined((math.nan, -0.0, 2.0)) > 0
     (0.0, nan, True)
     """
-    largest, unknown = -math.inf, not excess
-    for beyond in excess:
-        if math.isnan(beyond):
-            unknown = True
-        elif beyond > largest:
-            largest = beyond
-    if unknown and not largest > 0:
+    if len(excess) == 1:  # nearly always
+        largest = excess[0]
+    elif not excess:
         return math.nan
+    else:
+        known = [beyond for beyond in excess if not math.isnan(beyond)]
+        largest = max(known, default=math.nan)
+        if len(known) < len(excess) and not largest > 0:
+            return math.nan
     return math.asinh(math.copysign(_LARGEST, largest) if math.isinf(largest) else largest)
 
 

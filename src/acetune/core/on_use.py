@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used.
+"""Names of a package, and optional packages, that are imported when they are first used.
 
 A worker process starts fast because it opens only what its study needs.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from importlib import import_module
 from typing import Any
+
+from acetune.core.errors import MissingExtraError
 
 
 def import_on_use(
@@ -32,3 +34,11 @@ def import_on_use(
     if name in homes:
         return getattr(import_module(homes[name]), name)
     raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+
+def import_extra(module: str, package: str, extra: str) -> Any:
+    """A module of an optional package, or an error that names the install command."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise MissingExtraError(package, extra) from None

@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from struct import pack
 from typing import Literal, NamedTuple, TypeAlias
 
 from acetune.core.decision import INVALID, STRATA, UNCHECKED, VALID, Decision, Stratum
@@ -144,7 +145,8 @@ class ReportLog:
             self.stratum.append(UNCHECKED)
         else:
             self.stratum.append(VALID if check.valid else INVALID)
-            self.digest[report.step] = digest(check.measured)
+            if check.measured:
+                self.digest[report.step] = digest(check.measured)
 
     def copy_to(self, other: ReportLog, index: int) -> None:
         """Give another log the report at ``index``."""
@@ -168,15 +170,16 @@ _NONE = (math.nan, math.nan)
 
 
 def digest(measured: Mapping[str, Estimate | FailedCheck]) -> int:
-    """A number that is the same for the same measurements."""
-    names = sorted(measured)  # in whatever order they were measured
-    numbers: list[float] = []
-    for name in names:
+    """A number that is the same for the same measurements; 0 without any, which nobody keeps."""
+    if not measured:
+        return 0
+    parts: list[str | bytes] = []
+    for name in sorted(measured):  # in whatever order they were measured
         found = measured[name]
-        # adding 0.0 makes -0.0 and 0.0 one number
-        numbers += (found.value + 0.0, found.stderr) if isinstance(found, Estimate) else _NONE
-    # of the bytes: hash(-1.0) and hash(-2.0) are the same
-    return hash((*names, array("d", numbers).tobytes()))
+        value, stderr = found if isinstance(found, Estimate) else _NONE
+        # as bytes: hash(-1.0) and hash(-2.0) are the same; 0.0 makes one of -0.0 and 0.0
+        parts += (name, pack("dd", value + 0.0, stderr))
+    return hash(tuple(parts))
 
 
 @dataclass(slots=True)

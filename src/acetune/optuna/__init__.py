@@ -19,7 +19,7 @@
 
 What is written to the study's storage is in ``_attributes``, how it is read in
 ``_study_history``, for the sampler in ``_study_curves``, and the outcome that its trial gets in
-``_trial_outcome``. Every private part of Optuna that is used is in ``_private_api``.
+``_optuna_link``. Every private part of Optuna that is used is in ``_study_access``.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
-from acetune.core.measurements import from_json, to_json
 from acetune.core.reason import Reason, Wording, stated
+from acetune.core.report_values import from_json, to_json
 from acetune.core.trial_record import State
 
 START, CHECK, END, GOALS = "ace:start", "ace:check:", "ace:end", "ace:goals"

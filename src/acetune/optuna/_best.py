@@ -9,22 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import optuna
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from acetune.core.errors import GoalError
-from acetune.core.goals import Estimate, FailedCheck, Goals, Mode, Objective
+from acetune.core.goals import Estimate, FailedCheck, Goals
 from acetune.core.observation import check_result
-from acetune.optuna._attributes import (
-    CHECK,
-    GOALS,
-    read_check,
-    read_end,
-    read_goals,
-    read_start,
-)
-from acetune.optuna._private_api import StudyAccess
-from acetune.optuna._pruner import AcePruner, notice_unchecked
+from acetune.optuna._attributes import CHECK, read_check, read_end, read_start
+from acetune.optuna._pruner import AcePruner, goals_of, notice_unchecked
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +63,17 @@ def nearest_miss(study: optuna.Study) -> FoundCheckpoint | None:
 
 
 def _goals(study: optuna.Study) -> Goals:
-    stored = StudyAccess(study).attribute(GOALS)
-    if isinstance(study.pruner, AcePruner):
-        goals = study.pruner.goals(study)
-        study.pruner.require_same(study, goals)
-        return goals
-    if stored is None or len(study.directions) != 1:
+    pruner = study.pruner
+    ours = isinstance(pruner, AcePruner)
+    goals = goals_of(study) if ours or len(study.directions) == 1 else None
+    if goals is None:
         raise GoalError(
             f"study {study.study_name!r} was not run with acetune; create or load it with "
             "pruner=acetune.optuna.AcePruner(constraints=[...])"
         )
-    mode: Mode = "max" if study.direction == StudyDirection.MAXIMIZE else "min"
-    return Goals(Objective("value", mode), read_goals(stored))
+    if isinstance(pruner, AcePruner):
+        pruner.require_same(study, goals)
+    return goals
 
 
 def _checked(study: optuna.Study, goals: Goals) -> list[FoundCheckpoint]:

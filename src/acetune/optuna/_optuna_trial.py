@@ -13,8 +13,8 @@ from acetune.core.errors import GoalError
 from acetune.core.goals import Goals
 from acetune.core.trial_record import Progress
 from acetune.optuna._optuna_link import KeepModel, OptunaLink
-from acetune.optuna._private_api import retried, stored
 from acetune.optuna._pruner import AcePruner
+from acetune.optuna._study_access import retried, stored
 from acetune.policies import Policy
 from acetune.trial.exclusive_link import ExclusiveLink
 from acetune.trial.trial import Trial

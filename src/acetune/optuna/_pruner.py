@@ -20,7 +20,7 @@ from acetune.core.goals import Constraint, Goals, Mode, Objective
 from acetune.core.numbers import require_whole
 from acetune.core.say_once import SayOnce
 from acetune.optuna._attributes import GOALS, read_goals, write_goals
-from acetune.optuna._private_api import StudyAccess, place
+from acetune.optuna._study_access import StudyAccess, place
 from acetune.optuna._study_history import StudyHistory
 from acetune.policies import Policy, make_policy
 
@@ -143,8 +143,7 @@ stopping='stratum', min_steps=0))
                 f"study {study.study_name!r} has {len(study.directions)} objectives; acetune takes "
                 "one, and limits on the rest: make them constraints"
             )
-        mode: Mode = "max" if study.direction == StudyDirection.MAXIMIZE else "min"
-        return Goals(Objective(self.objective, mode), self.constraints)
+        return goals_in(study, self.constraints, self.objective)
 
     def require_same(self, study: optuna.Study, goals: Goals) -> bool:
         """Whether the study has limits; an error if they are others than these."""
@@ -176,6 +175,22 @@ stopping='stratum', min_steps=0))
         self._process = os.getpid()  # a forked one must not wait for locks of its parent
         self._lock = threading.Lock()
         self._digests: WeakKeyDictionary[BaseStorage, dict[int, StudyHistory]] = WeakKeyDictionary()
+
+
+def goals_in(
+    study: optuna.Study, constraints: Sequence[Constraint] = (), objective: str = "value"
+) -> Goals:
+    """The constraints with the study's objective, of which Optuna does not know the name."""
+    mode: Mode = "max" if study.direction == StudyDirection.MAXIMIZE else "min"
+    return Goals(Objective(objective, mode), tuple(constraints))
+
+
+def goals_of(study: optuna.Study) -> Goals | None:
+    """The goals that trials of acetune are judged by; None where there are no such trials."""
+    if isinstance(study.pruner, AcePruner):
+        return study.pruner.goals(study)
+    stored = StudyAccess(study).attribute(GOALS)
+    return None if stored is None else goals_in(study, read_goals(stored))
 
 
 def notice_unchecked(study: optuna.Study, count: int) -> None:

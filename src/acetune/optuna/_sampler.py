@@ -19,9 +19,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from acetune.core.errors import GoalError
 from acetune.core.numbers import as_whole
-from acetune.optuna._parameters import ParameterSpace, known_parameters
-from acetune.optuna._private_api import place
-from acetune.optuna._study_curves import OptunaCurves
+from acetune.optuna._study_access import place
+from acetune.optuna._study_curves import OptunaCurves, ParameterSpace, known_parameters
 from acetune.searchers import Searcher, make_searcher
 
 

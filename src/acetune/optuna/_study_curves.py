@@ -1,4 +1,4 @@
-"""What the trials of a study of Optuna have reported, as curves that a searcher can learn from.
+"""What a searcher of acetune learns from: parameters as a space, and trials as curves.
 
 Everything follows from what the storage holds. It does not tell in which order trials have
 reported, so that "the first reports" are those of the first trials: with one worker these are the
@@ -9,35 +9,100 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import optuna
-from optuna.study import StudyDirection
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.trial import FrozenTrial, TrialState
 
-from acetune.core.goals import Constraint, Goals, Mode, Objective
-from acetune.core.trial_curves import Curve
-from acetune.optuna._attributes import GOALS, read_check, read_end, read_goals, read_start
-from acetune.optuna._private_api import StudyAccess, retried
-from acetune.optuna._pruner import AcePruner
+from acetune.core.outcome import Curve
+from acetune.optuna._attributes import read_check, read_end, read_start
+from acetune.optuna._pruner import goals_in, goals_of
+from acetune.optuna._study_access import retried
+from acetune.searchers.space import Choice, Dimension, Float, Integer, Space
+
+
+def known_parameters(trials: Iterable[FrozenTrial]) -> dict[str, BaseDistribution]:
+    """Every parameter that a trial has had, as the last trial that had it asked for it.
+
+    Parameters that can have a single value are left out: there is nothing to search.
+    """
+    found: dict[str, BaseDistribution] = {}
+    for trial in trials:
+        found |= trial.distributions
+    return {name: one for name, one in found.items() if not one.single()}
+
+
+class ParameterSpace:
+    """Parameters of a study, some of which not every trial has.
+
+    Options of a choice become their places, for they may be of any type, and numbers with a step
+    how many steps they are from the lowest.
+    """
+
+    def __init__(self, parameters: Mapping[str, BaseDistribution]) -> None:
+        self._parameters = dict(parameters)
+        self.space = Space({name: _dimension(one) for name, one in self._parameters.items()})
+
+    def encode(self, trial: FrozenTrial) -> dict[str, Any]:
+        """What a trial has of these parameters; bounds and steps may have been others then."""
+        found: dict[str, Any] = {}
+        for name, one in self._parameters.items():
+            if name in trial.params:
+                value = trial.params[name]
+                if isinstance(one, CategoricalDistribution):
+                    value = int(one.to_internal_repr(value))
+                elif (step := _step(one)) is not None:
+                    value = (value - step.low) / step.width
+                found[name] = value
+        return found
+
+    def decode(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """A suggestion, as Optuna takes it."""
+        found: dict[str, Any] = {}
+        for name, value in params.items():
+            one = self._parameters[name]
+            if isinstance(one, CategoricalDistribution):
+                value = one.choices[value]
+            elif (step := _step(one)) is not None:
+                value = min(step.low + value * step.width, step.high)
+            found[name] = value
+        return found
+
+
+class _Steps(NamedTuple):
+    low: float
+    high: float
+    width: float
+
+
+def _step(one: BaseDistribution) -> _Steps | None:
+    """The steps of a number that has some; whole numbers have, if not by one."""
+    assert isinstance(one, (FloatDistribution, IntDistribution)), "Optuna has no other"
+    usual = 1 if isinstance(one, IntDistribution) else None
+    if one.step is None or one.step == usual:
+        return None
+    return _Steps(one.low, one.high, one.step)
+
+
+def _dimension(one: BaseDistribution) -> Dimension:
+    if isinstance(one, CategoricalDistribution):
+        return Choice(tuple(range(len(one.choices))))
+    if (step := _step(one)) is not None:
+        return Integer(0, round((step.high - step.low) / step.width))
+    if isinstance(one, IntDistribution):
+        return Integer(one.low, one.high, one.log)
+    assert isinstance(one, FloatDistribution)
+    return Float(one.low, one.high, one.log)
+
 
 _ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
-
-
-def goals_of(study: optuna.Study) -> Goals | None:
-    """The goals that trials of acetune are judged by; None where there are no such trials."""
-    if isinstance(study.pruner, AcePruner):
-        return study.pruner.goals(study)
-    stored = StudyAccess(study).attribute(GOALS)
-    if stored is None:
-        return None
-    return _goals(study, read_goals(stored))
-
-
-def _goals(study: optuna.Study, constraints: Sequence[Constraint] = ()) -> Goals:
-    mode: Mode = "max" if study.direction == StudyDirection.MAXIMIZE else "min"
-    return Goals(Objective("value", mode), tuple(constraints))
 
 
 class OptunaCurves:
@@ -66,7 +131,7 @@ class OptunaCurves:
             if trial.state is not TrialState.WAITING and trial.number not in replaced
         ]
         known = goals_of(study)
-        self._goals = _goals(study) if known is None else known
+        self._goals = goals_in(study) if known is None else known
         self._names = [c.name for c in known.constraints] if known is not None else None
         self._params = params
 

@@ -34,8 +34,7 @@ from acetune.optuna._attributes import (
     read_end,
     read_start,
 )
-from acetune.optuna._polling import Poll, StaleError
-from acetune.optuna._private_api import StudyAccess, retried
+from acetune.optuna._study_access import Poll, StaleError, StudyAccess, retried
 from acetune.policies import Policy
 from acetune.policies.stopper import StopperTrial, at_last_step, stopper_of
 

@@ -15,7 +15,7 @@ from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason, Value, Wording
 from acetune.core.trial_record import Progress, TrialRecord
-from acetune.policies._strata_ranks import file_in, in_worst
+from acetune.policies._ranking import file_in, in_worst
 from acetune.policies.policy import Policy, best_step, settle
 
 _KEPT = Wording(

@@ -12,7 +12,7 @@ from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason
 from acetune.core.trial_record import Progress, TrialRecord
-from acetune.policies._rungs import (
+from acetune.policies._ranking import (
     EVERY_RUNG,
     decide_by_cutoff,
     free_rung,

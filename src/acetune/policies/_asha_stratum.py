@@ -14,8 +14,13 @@ from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason, Wording
 from acetune.core.trial_record import Progress, TrialRecord
-from acetune.policies._rungs import EVERY_RUNG, decide_by_place, require_factor, rung_passed
-from acetune.policies._strata_ranks import file_in
+from acetune.policies._ranking import (
+    EVERY_RUNG,
+    decide_by_place,
+    file_in,
+    require_factor,
+    rung_passed,
+)
 from acetune.policies.policy import Policy, adaptive_interval, best_step, settle, theorem_schedule
 
 _KEPT = Wording(

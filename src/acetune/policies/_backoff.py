@@ -14,7 +14,7 @@ from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason, Wording
 from acetune.core.trial_record import Progress, TrialRecord
-from acetune.policies._strata_ranks import KEPT, WORST, file_in, in_worst
+from acetune.policies._ranking import KEPT, WORST, file_in, in_worst
 from acetune.policies.policy import Policy, schedule_from, settle
 
 _SPACED = Wording(

@@ -10,7 +10,7 @@ from acetune.core.numbers import require_whole
 from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing
 from acetune.core.trial_record import TrialRecord
-from acetune.policies._rungs import decide_by_cutoff, free_rung, require_factor, rungs_up_to
+from acetune.policies._ranking import decide_by_cutoff, free_rung, require_factor, rungs_up_to
 from acetune.policies.policy import Policy, When, require_when
 
 

@@ -15,7 +15,7 @@ from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing, Group
 from acetune.core.reason import Value, Wording
 from acetune.core.trial_record import TrialRecord
-from acetune.policies._rungs import require_factor, rung_passed
+from acetune.policies._ranking import require_factor, rung_passed
 from acetune.policies.policy import Policy, When, require_when, settle
 
 

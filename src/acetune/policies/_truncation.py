@@ -11,7 +11,7 @@ from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Wording
 from acetune.core.trial_record import TrialRecord
-from acetune.policies._strata_ranks import in_worst
+from acetune.policies._ranking import in_worst
 from acetune.policies.policy import Policy, When, require_when, settle
 
 _KEPT = Wording("kept_of_all", "rank {rank} of {of} reports at step {step}: kept")

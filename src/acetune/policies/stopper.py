@@ -287,7 +287,9 @@ class StopperTrial:
         due: Due | None,
         margins: Mapping[str, float] | None,
     ) -> CheckResult:
-        goals, progress = self._stopper.goals.with_margins(margins), self.record.progress
+        goals, progress = self._stopper.goals, self.record.progress
+        if margins:
+            goals = goals.with_margins(margins)
         if not goals.constraints:
             raise ReportError(f"this study has no constraints, got {dict(constraints)!r}")
         measured = goals.measurements(constraints)

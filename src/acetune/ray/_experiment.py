@@ -23,9 +23,8 @@ from acetune.ray import _result_format as wire
 from acetune.ray.broadcast import Publisher, Terms, View
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import OnChangedCheck, describe_study, open_study
-from acetune.study.session import Session
+from acetune.study.session import Session, StudyTrial
 from acetune.study.store import Store
-from acetune.study.study_trial import StudyTrial
 from acetune.trial.checks import notice_bad_checks, timed_out
 
 logger = logging.getLogger("acetune.ray")

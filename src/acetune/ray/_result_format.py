@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from acetune.core.goals import Estimate, FailedCheck
-from acetune.core.measurements import from_json, to_json
+from acetune.core.report_values import from_json, to_json
 from acetune.trial.link import Report
 
 REPORT = "ace/report"

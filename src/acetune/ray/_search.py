@@ -11,8 +11,7 @@ from typing import Any
 from ray.tune.search import Searcher as RaySearcher
 
 from acetune.core.errors import SpaceError
-from acetune.core.outcome import Outcome
-from acetune.core.trial_curves import Curve
+from acetune.core.outcome import Curve, Outcome
 from acetune.ray import _result_format as wire
 from acetune.ray._experiment import experiment_with
 from acetune.searchers import DEFAULT_SEARCHER, make_searcher

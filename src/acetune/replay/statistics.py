@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from acetune.core.errors import GoalError, MissingExtraError
+from acetune.core.errors import GoalError
+from acetune.core.on_use import import_extra
 from acetune.replay.runs import Cell, Run
 
 Array = NDArray[Any]
@@ -152,11 +153,7 @@ def nemenyi_critical_difference(k: int, blocks: int, alpha: float = 0.05) -> flo
 
 def scipy_stats() -> Any:
     """``scipy.stats``, which takes a second to import, or an error with the install command."""
-    try:
-        import scipy.stats
-    except ImportError:
-        raise MissingExtraError("SciPy", "replay") from None
-    return scipy.stats
+    return import_extra("scipy.stats", "SciPy", "replay")
 
 
 def _cliques(ranks: Sequence[float], difference: float) -> list[tuple[int, int]]:

@@ -27,8 +27,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acetune.core.errors import MissingExtraError, TableError
+from acetune.core.errors import TableError
 from acetune.core.numbers import is_whole
+from acetune.core.on_use import import_extra
 from acetune.replay._table_header import (
     describe_table,
     parse_header,
@@ -245,12 +246,8 @@ def _decimals(column: NDArray[Any]) -> Floats:
 
 
 def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingExtraError("pyarrow", "replay") from None
-    return pyarrow, parquet
+    pyarrow, parquet = "pyarrow", "pyarrow.parquet"
+    return import_extra(pyarrow, pyarrow, "replay"), import_extra(parquet, pyarrow, "replay")
 
 
 def rounded_columns(table: CurveTable, digits: Mapping[str, int]) -> dict[str, Floats]:

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acetune.core.errors import GoalError, SpaceError, TableError
-from acetune.core.outcome import Outcome
-from acetune.core.trial_curves import Curves
+from acetune.core.outcome import Curves, Outcome
 from acetune.replay.curve_table import CurveTable
 from acetune.searchers import make_searcher
 from acetune.searchers.searcher import searched_part

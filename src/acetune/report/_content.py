@@ -11,7 +11,7 @@ import numpy as np
 from acetune.report._answer_section import in_print, page_headline
 from acetune.report._breakpoints import breakpoints
 from acetune.report._json_values import as_json, exact, finite
-from acetune.report._trial_table import trial_table
+from acetune.report._trials import trial_table
 from acetune.report.figures import page_figures
 from acetune.study import best_checkpoints as checkpoints
 from acetune.study.findings import FoundCheckpoint
@@ -35,7 +35,7 @@ def content(view: StudyView, *, figures: bool = True) -> dict[str, Any]:
 
     Some parts are described where they are made: :func:`~acetune.report._json_values.as_json` (a
     checkpoint), :func:`~acetune.report._breakpoints.breakpoints` (``what_if``) and
-    :func:`~acetune.report._trial_table.trial_table`.
+    :func:`~acetune.report._trials.trial_table`.
     ``figures=False`` leaves the figures out, for those who want the numbers only.
     """
     result = result_of(view)

@@ -208,15 +208,3 @@ def find_trial(which: str, names: Mapping[str, int]) -> int | None:
     return next(
         (n for name, n in names.items() if which == name or which.endswith(f"_{name}")), None
     )
-
-
-def thinned(length: int, keep: Sequence[int], most: int) -> list[int]:
-    """Places of at most about ``most`` rows of ``length``, spread evenly, with those to keep.
-
-    >>> thinned(3, [], most=5), thinned(100, [42], most=5)
-    ([0, 1, 2], [0, 25, 42, 50, 74, 99])
-    """
-    if length <= most:
-        return list(range(length))
-    spread = {round(place * (length - 1) / (most - 1)) for place in range(most)}
-    return sorted(spread | set(keep))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +10,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from acetune.core.errors import AcetuneError, GoalError, MissingExtraError
+from acetune.core.errors import AcetuneError, GoalError
+from acetune.core.on_use import import_extra
+from acetune.study.whole_files import replacing
 
 IMAGES = (".png", ".svg", ".pdf")
 
@@ -31,12 +32,8 @@ def write_figures(figures: Mapping[Path | str, go.Figure], *, scale: float = 2.0
     images = {path: figure for path, figure in paths.items() if path.suffix.lower() in IMAGES}
     drawn = _draw(images, scale) if images else {}  # before anything is written
     for path, figure in paths.items():
-        content = drawn[path] if path in drawn else _html(figure).encode()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        except OSError as error:
-            raise AcetuneError(f"cannot write {path}: {error.strerror}") from None
+        with replacing([path]) as (part,):
+            part.write_bytes(drawn[path] if path in drawn else _html(figure).encode())
 
 
 def _html(figure: go.Figure) -> str:
@@ -51,11 +48,8 @@ def _html(figure: go.Figure) -> str:
 
 
 def _draw(figures: Mapping[Path, go.Figure], scale: float) -> dict[Path, bytes]:
-    try:
-        kaleido: Any = importlib.import_module("kaleido")
-        errors: Any = importlib.import_module("choreographer.errors")
-    except ImportError:
-        raise MissingExtraError("kaleido", "png") from None
+    kaleido = import_extra("kaleido", "kaleido", "png")
+    errors = import_extra("choreographer.errors", "kaleido", "png")
     # in a thread of its own: the caller, a notebook say, may have a running event loop
     with ThreadPoolExecutor(1) as thread:
         try:

@@ -22,7 +22,7 @@ from acetune.report._content import content as page_content
 from acetune.report._markup import Content, clean, short, to_html
 from acetune.report._sections import first_trials, picture, sections
 from acetune.report._static_figure import still
-from acetune.report._trial_detail import trial_detail
+from acetune.report._trials import trial_detail
 from acetune.report.figures import FigureData, chosen_trials
 from acetune.study.view import StudyView
 from acetune.study.whole_files import replacing

@@ -29,7 +29,7 @@ from acetune.study.findings import (
     checkpoint_key,
     judge_fresh,
 )
-from acetune.study.result import read_result
+from acetune.study.result import StudyResult
 from acetune.study.trust import no_recommendation
 from acetune.study.view import StudyView
 from acetune.trial.artifacts import Kept
@@ -353,9 +353,8 @@ def positions_of(goals: Goals, found: Sequence[FoundCheckpoint]) -> list[Positio
     ]
 
 
-def say_rejected(coordinator: StudyCoordinator, listeners: Listeners) -> None:
+def say_rejected(result: StudyResult, listeners: Listeners) -> None:
     """Tell listeners, who know the best of the search alone, that fresh data rejected it."""
-    result = read_result(coordinator.store)
     if result.rejected is not None:
         listeners.notice(no_recommendation(result))
 

@@ -17,17 +17,15 @@ from acetune.core.decision import Action, Decision
 from acetune.core.errors import AcetuneError, ReportError, StudyError, TrainingCodeError
 from acetune.core.reason import FAILED, INTERRUPTED, RAISED, Reason, Wording, stated
 from acetune.run import _messages as m
-from acetune.run._broken_checks import BrokenChecks
 from acetune.run._options import Settings
 from acetune.run._pool import Died, Pool, Slot
 from acetune.run._timeouts import Timeouts
 from acetune.run._transfer import Parcels
-from acetune.run._trial_queue import EndedStudyError, Evaluation, TrialQueue
+from acetune.run._trial_queue import BrokenChecks, EndedStudyError, Evaluation, TrialQueue
 from acetune.run.study_callbacks import Listeners
 from acetune.study.coordinator import StudyCoordinator
-from acetune.study.session import Session
+from acetune.study.session import Session, StudyTrial
 from acetune.study.store import FileFault
-from acetune.study.study_trial import StudyTrial
 from acetune.trial.checks import notice_bad_checks
 from acetune.trial.link import Reply, Report
 

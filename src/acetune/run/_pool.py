@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from acetune.core.errors import StudyError
 from acetune.run._messages import AskGate, DriverChannel, Notice, Ready
-from acetune.study.study_trial import StudyTrial
+from acetune.study.session import StudyTrial
 
 _MAX_FAILED_STARTS = 3
 

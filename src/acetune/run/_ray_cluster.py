@@ -9,8 +9,9 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from acetune.core.errors import GoalError, MissingExtraError, StudyError
+from acetune.core.errors import GoalError, StudyError
 from acetune.core.numbers import is_number
+from acetune.core.on_use import import_extra
 
 _REACH_S = 5.0
 _NOT_FROM_OUTSIDE = (
@@ -42,12 +43,8 @@ class RayCluster:
             raise GoalError(_NOT_FROM_OUTSIDE.format(f"{wrong} {self._address!r}"))
         self.resources = _require_resources(resources)
         self._ours = False  # connected to by us
-        try:
-            import ray
-            import ray.util.client
-        except ImportError:
-            raise MissingExtraError("Ray", "ray") from None
-        self._ray = ray
+        self._ray = import_extra("ray", "Ray", "ray")
+        import_extra("ray.util.client", "Ray", "ray")
 
     def __enter__(self) -> RayCluster:
         if self._ray.util.client.ray.is_connected():

@@ -11,7 +11,7 @@ from acetune.core.reason import Reason, Wording
 from acetune.searchers import Searcher
 from acetune.searchers.space import Params, Space
 from acetune.study.coordinator import StudyCoordinator
-from acetune.study.study_trial import StudyTrial
+from acetune.study.session import StudyTrial
 from acetune.trial.device_locks import GivenUpError
 from acetune.trial.exclusive import alone, hardware_for, waiting_until
 

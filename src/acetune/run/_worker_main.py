@@ -64,7 +64,11 @@ class WorkerLoop:
 
     def _train(self, start: m.Start) -> None:
         folder = self._files / attempt_name(start.number, start.attempt)
-        confined(self._files, folder).mkdir(parents=True, exist_ok=True)
+        try:
+            folder.parent.mkdir()
+            folder.mkdir()
+        except OSError:  # what is there already may be a link that leads elsewhere
+            confined(self._files, folder).mkdir(parents=True, exist_ok=True)
         link = PipeLink(self._pipe, self._files, folder, self._setup.sees_files)
         with (
             _output_to(folder / "log.txt"),

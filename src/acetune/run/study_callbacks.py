@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from acetune.core.decision import Decision, Stratum
-from acetune.core.goals import Goals
 from acetune.core.say_once import SayOnce
-from acetune.policies.stopper import CheckedCheckpoint
-from acetune.study.coordinator import Coordinator
-from acetune.trial.link import Report
+
+if TYPE_CHECKING:  # who shows a study that has ended starts faster
+    from acetune.core.decision import Decision, Stratum
+    from acetune.core.goals import Goals
+    from acetune.policies.stopper import CheckedCheckpoint
+    from acetune.study.coordinator import Coordinator
+    from acetune.trial.link import Report
 
 
 class StudyStatus:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from rich.console import Console, RenderableType
 from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -183,3 +184,17 @@ def summary(result: StudyResult) -> RenderableType:
     for name, text in summary_rows(result):
         table.add_row(name, Text(text))
     return table
+
+
+def progress_bar() -> Progress:
+    """A bar with the time that is left, on standard error, which goes away when all is done."""
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )

@@ -300,11 +300,12 @@ def tune(
                     check_after_run(driver, coordinator, top, settings.workers)
                 if confirm is not None and not driver.interrupted:
                     confirm_best(driver, coordinator, top, listeners, fresh)
-                say_rejected(coordinator, listeners)
+                result = read_result(store)
+                say_rejected(result, listeners)
             finally:
                 driver.close()
                 listeners.call("on_end")
-            return read_result(store)
+            return result
 
 
 def _study_path(study: str | Path | None) -> Path:

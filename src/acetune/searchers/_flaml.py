@@ -23,14 +23,108 @@ import math
 import secrets
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
-from acetune.core.errors import GoalError, MissingExtraError
+from acetune.core.errors import GoalError
+from acetune.core.on_use import import_extra
 from acetune.core.outcome import Outcome
-from acetune.searchers._flaml_space import Config, FlamlSpace
 from acetune.searchers.optuna_samplers import OptunaSearcher
 from acetune.searchers.searcher import Searcher, searched_part
-from acetune.searchers.space import Dimension, Float, Integer, Scalar, Space
+from acetune.searchers.space import Choice, Dimension, Float, Integer, Scalar, Space
+
+Config: TypeAlias = dict[str, Any]  # a configuration in FLAML's terms
+
+_NOTHING_TO_SEARCH = "unused"
+
+
+class FlamlSpace:
+    """What FLAML can be trusted with: dimensions p0, p1, ... of numbers.
+
+    The names, because it takes those with a slash apart; the place of an option instead of the
+    option, because it draws options through NumPy, which makes strings of mixed ones; and only
+    dimensions with more than one value, because it divides by their range.
+
+    Parameters
+    ----------
+    space:
+        The space in our terms.
+    tune:
+        The module ``flaml.tune``.
+    """
+
+    def __init__(self, space: Space, tune: Any) -> None:
+        self._dimensions = space.dimensions
+        self._codes: dict[str, str] = {}  # our name -> FLAML's
+        self._options: dict[str, list[Any]] = {}
+        self.domains: dict[str, Any] = {}  # FLAML's space
+        self.size = 1.0  # how many configurations there are
+        for name, dimension in space.dimensions.items():
+            if isinstance(dimension, Choice):
+                self._options[name] = _options(dimension)
+            size = _size(dimension)
+            self.size *= size
+            if size > 1:
+                self._codes[name] = f"p{len(self._codes)}"
+                self.domains[self._codes[name]] = _domain(dimension, tune)
+        if not self.domains:
+            self.domains[_NOTHING_TO_SEARCH] = tune.uniform(0.0, 1.0)
+
+    def encode(self, params: Mapping[str, Any]) -> Config:
+        """A configuration, or part of one, for FLAML."""
+        config: Config = {}
+        for name, code in self._codes.items():
+            if name in params:
+                value = params[name]
+                if name in self._options:
+                    same = [type(o) is type(value) and o == value for o in self._options[name]]
+                    value = same.index(True)  # True is not 1 here
+                config[code] = value
+        if _NOTHING_TO_SEARCH in self.domains:
+            config[_NOTHING_TO_SEARCH] = 0.5
+        return config
+
+    def decode(self, config: Config) -> dict[str, Any]:
+        """A configuration from FLAML's; rounding may have taken it out of bounds."""
+        params: dict[str, Any] = {}
+        for name, dimension in self._dimensions.items():
+            value = config[self._codes[name]] if name in self._codes else None
+            if isinstance(dimension, Choice):
+                params[name] = self._options[name][0 if value is None else int(value)]
+            else:
+                kind = int if isinstance(dimension, Integer) else float
+                low, high = kind(dimension.low), kind(dimension.high)
+                params[name] = low if value is None else min(max(kind(value), low), high)
+        return params
+
+
+def _options(dimension: Choice) -> list[Any]:
+    """The options; numbers in order, as FLAML's local search moves between neighbours then."""
+    if _ordered(dimension):
+        return sorted(dimension.options, key=float)
+    return list(dimension.options)
+
+
+def _ordered(dimension: Choice) -> bool:
+    return all(isinstance(option, (int, float)) for option in dimension.options)
+
+
+def _size(dimension: Dimension) -> float:
+    if isinstance(dimension, Choice):
+        return len(dimension.options)
+    if isinstance(dimension, Integer):
+        return int(dimension.high) - int(dimension.low) + 1
+    return math.inf if dimension.low < dimension.high else 1
+
+
+def _domain(dimension: Dimension, tune: Any) -> Any:
+    if isinstance(dimension, Choice):
+        return tune.choice(range(len(dimension.options)), order=_ordered(dimension))
+    if isinstance(dimension, Float):
+        return (tune.loguniform if dimension.log else tune.uniform)(dimension.low, dimension.high)
+    # FLAML leaves the upper end out
+    ends = int(dimension.low), int(dimension.high) + 1
+    return (tune.lograndint if dimension.log else tune.randint)(*ends)
+
 
 _LOSS, _CONSTRAINT = "loss", "one_plus_violation"
 _MAX_ATTEMPTS = 100  # as in FLAML's own loop
@@ -276,13 +370,10 @@ def _merit(outcome: Outcome) -> tuple[bool, float, float]:
 
 def _flaml() -> Any:
     """FLAML, or an error that names the install command."""
-    try:
-        with warnings.catch_warnings():
-            # only the search algorithms are used
-            warnings.filterwarnings("ignore", "flaml.automl is not available", UserWarning)
-            import flaml
-            import flaml.tune
-    except ImportError:
-        raise MissingExtraError("FLAML", "flaml") from None
+    with warnings.catch_warnings():
+        # only the search algorithms are used
+        warnings.filterwarnings("ignore", "flaml.automl is not available", UserWarning)
+        flaml = import_extra("flaml", "FLAML", "flaml")
+        import_extra("flaml.tune", "FLAML", "flaml")
     logging.getLogger("flaml.tune.searcher").setLevel(logging.WARNING)
     return flaml

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from acetune.core.outcome import Outcome
-from acetune.core.trial_curves import Curve, Curves
+from acetune.core.outcome import Curve, Curves, Outcome
 from acetune.searchers._random_trees import Floats, RandomTrees
 from acetune.searchers.searcher import Searcher, searched_part
 from acetune.searchers.space import MISSING, Space

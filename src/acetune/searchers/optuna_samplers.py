@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,8 +17,9 @@ from optuna.distributions import (
 )
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
-from acetune.core.errors import GoalError, MissingExtraError
+from acetune.core.errors import GoalError
 from acetune.core.goals import LEFT_OUT, Constraint, Estimate, FailedCheck, Goals
+from acetune.core.on_use import import_extra
 from acetune.core.outcome import Outcome
 from acetune.searchers.searcher import Searcher, searched_part
 from acetune.searchers.space import Choice, Float, Space
@@ -173,22 +173,15 @@ def _made(sampler: SamplerName, seed: int | None) -> optuna.samplers.BaseSampler
     if sampler == "tpe":
         return optuna.samplers.TPESampler(seed=seed)
     if sampler == "gp":
-        _require("PyTorch with SciPy", "gp", "torch", "scipy")
+        for module in ("torch", "scipy"):
+            import_extra(module, "PyTorch with SciPy", "gp")
         # says at every suggestion that the study has converged
         logging.getLogger("optuna._gp.optim_mixed").setLevel(logging.ERROR)
         return optuna.samplers.GPSampler(seed=seed, warn_independent_sampling=False)
     if sampler == "cmaes":
-        _require("cmaes", "cmaes", "cmaes")
+        import_extra("cmaes", "cmaes", "cmaes")
         return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
     raise GoalError(f"sampler must be one of {', '.join(get_args(SamplerName))}, got {sampler!r}")
-
-
-def _require(package: str, extra: str, *modules: str) -> None:
-    try:
-        for module in modules:
-            importlib.import_module(module)
-    except ImportError:
-        raise MissingExtraError(package, extra) from None
 
 
 # -- constraints in Optuna's terms -------------------------------------------------------------

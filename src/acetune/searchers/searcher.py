@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acetune.core.errors import GoalError, SpaceError
-from acetune.core.outcome import Outcome
-from acetune.core.trial_curves import Curve, Curves
+from acetune.core.outcome import Curve, Curves, Outcome
 from acetune.searchers.space import Choice, Float, Space
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from acetune.core.decision import Decision
 from acetune.core.goals import Goals, note_of
-from acetune.core.measurements import to_columns
 from acetune.core.reason import Reason
+from acetune.core.report_values import to_columns
 from acetune.study._kept_models import KeptModels
+from acetune.study.session import StudyTrial
 from acetune.study.store import CheckRow, Store
-from acetune.study.study_trial import StudyTrial
 from acetune.trial.link import Report
 
 
@@ -27,11 +27,10 @@ class Journal:
     def added(self, trial: StudyTrial) -> None:
         """An attempt was made; it has not begun."""
 
-    def planned(self, trial: StudyTrial, total_steps: int | None) -> None:
-        """The last step and the interval of an attempt are known."""
-
-    def started(self, trial: StudyTrial, startup_s: float) -> None:
-        """Training has begun, after so long a set-up."""
+    def planned(
+        self, trial: StudyTrial, total_steps: int | None, startup_s: float | None = None
+    ) -> None:
+        """The last step and the interval of an attempt are known; it begins after ``startup_s``."""
 
     def reported(self, trial: StudyTrial, report: Report, decision: Decision) -> None:
         """A report was taken."""
@@ -65,13 +64,12 @@ class StudyJournal(Journal):
         now = self._clock()
         self._store.add_trial(trial.number, trial.attempt, trial.params, now, trial.resumed_from)
 
-    def planned(self, trial: StudyTrial, total_steps: int | None) -> None:
+    def planned(
+        self, trial: StudyTrial, total_steps: int | None, startup_s: float | None = None
+    ) -> None:
         handle = trial.begun
         plan = (total_steps, handle.interval, handle.record.cost_ratio, handle.schedule)
-        self._store.set_plan(trial.number, trial.attempt, *plan)
-
-    def started(self, trial: StudyTrial, startup_s: float) -> None:
-        self._store.set_startup(trial.number, trial.attempt, startup_s)
+        self._store.set_plan(trial.number, trial.attempt, *plan, startup_s)
 
     def reported(self, trial: StudyTrial, report: Report, decision: Decision) -> None:
         handle = trial.begun

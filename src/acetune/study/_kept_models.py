@@ -11,8 +11,8 @@ from acetune.certification.procedure import Position, choose
 from acetune.core.errors import ReportError
 from acetune.core.observation import CheckResult
 from acetune.policies.stopper import Stopper
+from acetune.study.session import StudyTrial
 from acetune.study.store import KeptRow, Store
-from acetune.study.study_trial import StudyTrial
 from acetune.trial.artifacts import Kept, OutsideError, delete_inside, is_kept_name
 
 _SAFE_ENOUGH = 1.0  # standard errors beyond the margin: more makes a certificate no likelier

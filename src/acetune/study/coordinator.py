@@ -13,15 +13,14 @@ from typing import Any
 
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Goals
-from acetune.core.outcome import Outcome, outcome
+from acetune.core.outcome import Outcome, StudyCurves, outcome
 from acetune.core.reason import Reason, Wording
-from acetune.core.trial_curves import StudyCurves
 from acetune.core.trial_record import Progress, State
 from acetune.policies.stopper import Stopper
 from acetune.study._journal import Journal, StudyJournal
 from acetune.study._kept_models import KeptModels
+from acetune.study.session import StudyTrial
 from acetune.study.store import CheckRow, ReportRow, Store, TrialRow
-from acetune.study.study_trial import StudyTrial
 from acetune.trial.link import Plan, Reply, Report
 
 _BEFORE = Wording("before", "as decided before")
@@ -97,8 +96,7 @@ class Coordinator:
             handle = self.stopper.restart(trial.number, total_steps, *chosen, trial.resumed_from)
         handle.record.order = trial.number - 1  # the order of beginning is not in the file
         trial.handle = handle
-        self._journal.planned(trial, total_steps)
-        self._journal.started(trial, startup_s)
+        self._journal.planned(trial, total_steps, startup_s)
         trend = handle.record.progress.trend
         return Plan(handle.interval, self.gate, self._journal.keep_below, order, trend)
 

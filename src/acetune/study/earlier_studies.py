@@ -18,7 +18,7 @@ import numpy as np
 
 from acetune.core.errors import GoalError, SpaceError, StudyChangedError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
-from acetune.core.trial_curves import Curve
+from acetune.core.outcome import Curve
 from acetune.searchers.searcher import searched_part
 from acetune.searchers.space import Space
 from acetune.study.best_checkpoints import losses

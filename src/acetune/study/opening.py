@@ -7,9 +7,11 @@ import inspect
 import json
 import keyword
 import math
+import platform
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -19,7 +21,6 @@ from acetune.policies import Policy
 from acetune.study import _code_identity as identities
 from acetune.study._code_identity import Identity, identity_of
 from acetune.study._formats import CONFIDENCE
-from acetune.study.package_versions import installed_versions
 from acetune.study.store import Store
 
 _MUST_STAY = ("objective", "constraints", "policy", "space")
@@ -500,3 +501,14 @@ def _code_hash(*functions: Callable[..., object]) -> str:
             text = repr((code.co_code, code.co_names)) if code is not None else repr(type(function))
         found.update(text.encode())
     return found.hexdigest()[:16]
+
+
+def installed_versions(packages: Iterable[str]) -> dict[str, str]:
+    """Of Python and of those packages that are installed."""
+    found = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +35,35 @@ class Trials:
         self._latest = view.is_latest
 
     # -- columns ---------------------------------------------------------------------------------
+
+    @property
+    def described(self) -> dict[str, list[Any]]:
+        """What every table of trials begins with, by name; None where there is nothing."""
+        rows = self.view.trials
+        return {
+            "trial": [row.trial for row in rows],
+            "attempts": [row.attempt for row in rows],
+            "state": [row.state for row in rows],
+            "reason": [str(row.reason) for row in rows],
+            "total_steps": [row.total_steps for row in rows],
+            "interval": [row.interval for row in rows],
+            "cost_ratio": [row.cost_ratio for row in rows],
+            "last_step": [step or None for step in self.last_step.tolist()],
+            "reports": self.reports.tolist(),
+            "checks": self.checks.tolist(),
+            "best_objective": self._values(self.best_loss),
+            "best_valid_objective": self._values(self.best_valid_loss),
+        }
+
+    def measured(self, found: Sequence[FoundCheckpoint | None]) -> dict[str, list[Any]]:
+        """Value and standard error of each constraint at a checkpoint of each trial, by name."""
+        columns: dict[str, list[Any]] = {}
+        for constraint in self.view.goals.constraints:
+            name = constraint.name
+            its = [None if one is None else one.constraints.get(name) for one in found]
+            columns[f"constraint.{name}"] = [None if m is None else m.value for m in its]
+            columns[f"stderr.{name}"] = [None if m is None else m.stderr for m in its]
+        return columns
 
     @property
     def stratum(self) -> Array:
@@ -110,6 +141,11 @@ class Trials:
             row.started if time == -math.inf else time
             for row, time in zip(self.view.trials, times, strict=True)
         ]
+
+    def _values(self, losses: Array) -> list[float | None]:
+        """Losses in the user's units, None for what is infinite."""
+        value = self.view.goals.objective.value
+        return [None if math.isinf(loss) else value(loss) for loss in losses.tolist()]
 
     def _count(self, which: Array) -> Array:
         return np.bincount(self._trial[which], minlength=self._size)[self.numbers]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from acetune.study.best_under_limits import best_under
 from acetune.study.findings import FailureOfCheck, FoundCheckpoint, Ledger, Status
 from acetune.study.ledger import failed_check, ledger_of
 from acetune.study.per_trial import Trials
-from acetune.study.report_arrays import STEP, STRATA, UNCHECKED, Array
+from acetune.study.report_arrays import STEP, STRATA, UNCHECKED
 from acetune.study.store import Store, TrialRow
 from acetune.study.summary import step_of, summary_html, summary_text
 from acetune.study.view import StudyView, viewing
@@ -206,43 +205,25 @@ class StudyResult:
 
 def _trial_rows(view: StudyView) -> list[dict[str, Any]]:
     """A dict per trial, with the same keys: parameters, how it ended, its best values."""
-    trials, value = Trials(view), view.goals.objective.value
-    columns = [trials.last_step.tolist(), trials.reports.tolist(), trials.checks.tolist()]
-    columns += [_or_none(column) for column in (trials.best_loss, trials.best_valid_loss)]
-    columns += [trials.least_violation.tolist(), trials.stratum.tolist()]
-    columns += [trials.training_s.tolist(), trials.costed.tolist()]
-    rows = []
-    for trial, *numbers in zip(view.trials, *columns, strict=True):
-        last_step, reports, checks, best, best_valid, violation, stratum, training, costed = numbers
-        found = trials.found(trial.trial)
-        row = {
-            "trial": trial.trial,
-            "attempts": trial.attempt,
-            "state": trial.state,
-            "reason": str(trial.reason),
-            "total_steps": trial.total_steps,
-            "interval": trial.interval,
-            "cost_ratio": trial.cost_ratio,
-            "last_step": last_step or None,
-            "reports": reports,
-            "checks": checks,
-            "best_objective": None if best is None else value(best),
-            "best_valid_objective": None if best_valid is None else value(best_valid),
-            "least_violation": violation if stratum > UNCHECKED else None,
-            "training_s": training if costed else None,
-            "started": trial.started,
-            "ended": trial.ended,
-        }
-        for constraint in view.goals.constraints:
-            measured = None if found is None else found.constraints.get(constraint.name)
-            row[f"constraint.{constraint.name}"] = None if measured is None else measured.value
-            row[f"stderr.{constraint.name}"] = None if measured is None else measured.stderr
-        rows.append(row | {f"param.{name}": given for name, given in trial.params.items()})
-    return rows
-
-
-def _or_none(losses: Array) -> list[float | None]:
-    return [None if math.isinf(loss) else loss for loss in losses.tolist()]
+    trials = Trials(view)
+    found = [trials.found(trial.trial) for trial in view.trials]
+    violations = zip(trials.least_violation.tolist(), trials.stratum.tolist(), strict=True)
+    costs = zip(trials.training_s.tolist(), trials.costed.tolist(), strict=True)
+    columns = {
+        **trials.described,
+        "least_violation": [
+            least if stratum > UNCHECKED else None for least, stratum in violations
+        ],
+        "training_s": [seconds if costed else None for seconds, costed in costs],
+        "started": [trial.started for trial in view.trials],
+        "ended": [trial.ended for trial in view.trials],
+        **trials.measured(found),
+    }
+    return [
+        dict(zip(columns, row, strict=True))
+        | {f"param.{name}": given for name, given in trial.params.items()}
+        for trial, row in zip(view.trials, zip(*columns.values(), strict=True), strict=True)
+    ]
 
 
 def load(study: str | Path) -> StudyResult:

@@ -1,12 +1,40 @@
-"""One run of a driver: how long it ran and searched, in the study file."""
+"""What a driver holds of a study that it runs: its trials, and how long it has run and searched."""
 
 from __future__ import annotations
 
 import socket
 import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from acetune.core.reason import Reason
+from acetune.policies.stopper import StopperTrial
 from acetune.study.store import Store
+
+
+@dataclass(slots=True)
+class StudyTrial:
+    """A trial of a study, its latest attempt."""
+
+    number: int
+    attempt: int
+    params: dict[str, Any]
+    resumed_from: int = 0
+    checkpoint: Path | None = None
+    failures: int = 0
+    handle: StopperTrial | None = None  # None until training begins
+
+    @property
+    def running(self) -> bool:
+        """Whether the attempt may still report."""
+        return self.handle is not None and self.handle.state == "running"
+
+    @property
+    def begun(self) -> StopperTrial:
+        """The attempt as the stopper knows it, once training has begun."""
+        assert self.handle is not None, "a trial begins before it reports"
+        return self.handle
 
 
 class Session:

@@ -21,8 +21,8 @@ from typing import Any, Literal, NamedTuple
 
 from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
 from acetune.core.goals import Estimate, FailedCheck
-from acetune.core.measurements import from_columns, to_json
 from acetune.core.reason import Reason, Wording
+from acetune.core.report_values import from_columns, to_json
 from acetune.core.trial_record import State
 from acetune.study._formats import (
     FORMAT,
@@ -326,19 +326,17 @@ class Store:
         interval: int | None,
         cost_ratio: float | None,
         schedule: Reason,
+        startup_s: float | None = None,
     ) -> None:
-        """The last step is known, the interval, and when checks are due by them."""
+        """The last step is known, the interval, and when checks are due by them.
+
+        ``startup_s`` is what the set-up before the first iteration cost; None: as it was.
+        """
         self._db.execute(
             "UPDATE trials SET total_steps = ?, interval = ?, cost_ratio = ?, schedule = ?, "
-            "schedule_numbers = ? WHERE trial = ? AND attempt = ?",
-            (total_steps, interval, cost_ratio, *self._coded(schedule), trial, attempt),
-        )
-
-    def set_startup(self, trial: int, attempt: int, seconds: float) -> None:
-        """What the set-up before the first iteration cost."""
-        self._db.execute(
-            "UPDATE trials SET startup_cost_s = ? WHERE trial = ? AND attempt = ?",
-            (seconds, trial, attempt),
+            "schedule_numbers = ?, startup_cost_s = coalesce(?, startup_cost_s) "
+            "WHERE trial = ? AND attempt = ?",
+            (total_steps, interval, cost_ratio, *self._coded(schedule), startup_s, trial, attempt),
         )
 
     def end_trial(

@@ -10,16 +10,15 @@ import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Goals, goals_from_json
-from acetune.core.measurements import from_json
 from acetune.core.reason import Reason
+from acetune.core.report_values import from_json
 from acetune.study._formats import as_reason, connect_as_now
-from acetune.study.read_ahead import ReadAhead
 from acetune.study.report_arrays import (
     Array,
     Checks,
@@ -31,6 +30,9 @@ from acetune.study.report_arrays import (
 )
 from acetune.study.store import Store, TrialRow, decoded_looks, understanding
 from acetune.trial.artifacts import Kept
+
+if TYPE_CHECKING:
+    from acetune.study.read_ahead import ReadAhead
 
 _Stat: TypeAlias = tuple[int, ...] | None  # what changes when a file does; None: there is none
 

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: exports, and the report's page."""
+"""Files that are written whole or not at all: exports, the report's page, figures."""
 
 from __future__ import annotations
 

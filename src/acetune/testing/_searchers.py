@@ -8,19 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from acetune.core.errors import SpaceError
-from acetune.core.outcome import Outcome
-from acetune.core.trial_curves import Curve
+from acetune.core.outcome import Curve, Outcome
 from acetune.searchers.searcher import Searcher, learns_from_earlier, searched_part
-from acetune.searchers.space import (
-    Choice,
-    Integer,
-    Space,
-    choice,
-    lograndint,
-    loguniform,
-    randint,
-    uniform,
-)
+from acetune.searchers.space import Space, choice, lograndint, loguniform, randint, uniform
 from acetune.testing._require import require, require_all
 
 SPACE = {
@@ -103,28 +93,12 @@ class _Case:
 
     def outcome(self, params: Mapping[str, Any]) -> Outcome:
         """The better the lower every dimension is; half of the first one is not allowed."""
-        places = [self._place(name, params[name]) for name in self.space.names]
+        places = self.space.place(params)
         return Outcome(sum(places) / len(places), max(0.0, 0.5 - places[0]))
-
-    def _place(self, name: str, value: Any) -> float:
-        """Where a value lies in its dimension, from 0 to 1."""
-        dimension = self.space.dimensions[name]
-        if isinstance(dimension, Choice):
-            return dimension.options.index(value) / len(dimension.options)
-        width = dimension.high - dimension.low
-        return (value - dimension.low) / width if width else 0.0
 
     def somewhere(self, rng: random.Random) -> dict[str, Any]:
         """A configuration at random, with a value that is not searched."""
-        found: dict[str, Any] = {"not searched": 1}
-        for name, dimension in self.space.dimensions.items():
-            if isinstance(dimension, Choice):
-                found[name] = rng.choice(dimension.options)
-            elif isinstance(dimension, Integer):
-                found[name] = rng.randint(dimension.low, dimension.high)
-            else:
-                found[name] = min(dimension.high, rng.uniform(dimension.low, dimension.high))
-        return found
+        return {"not searched": 1, **self.space.at([rng.random() for _ in self.space.names])}
 
 
 def _suggestions_lie_in_the_space(case: _Case) -> None:

@@ -17,8 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import cloudpickle
-
 from acetune.core.errors import ReportError
 
 _PIECE_BYTES = 1 << 20
@@ -271,6 +269,8 @@ def write_model(folder: Path, model: object) -> None:
         path = Path(model)
         copy_into(path, folder / ("folder" if path.is_dir() else "file"))
         return
+    import cloudpickle  # only where something is kept: whoever shows a study starts faster
+
     with (folder / "model.pkl").open("wb") as file:
         cloudpickle.dump(model, file)
 

@@ -8,13 +8,13 @@ stops a trial inside ``report``.
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from acetune.core.decision import Action, Decision
-from acetune.core.errors import MissingExtraError, ReportError, TrialStopped
+from acetune.core.errors import ReportError, TrialStopped
+from acetune.core.on_use import import_extra
 from acetune.trial.trial import Trial
 
 __all__ = ["Broadcast", "SharedTrial", "torch_broadcast"]
@@ -165,10 +165,7 @@ def torch_broadcast(group: Any = None) -> Broadcast:
 
     ``group`` is the default one; give a Gloo group where that is NCCL and GPUs should not be used.
     """
-    try:
-        distributed: Any = importlib.import_module("torch.distributed")
-    except ImportError:
-        raise MissingExtraError("PyTorch", "torch") from None
+    distributed = import_extra("torch.distributed", "PyTorch", "torch")
 
     def broadcast(content: Any) -> Any:
         box = [content]

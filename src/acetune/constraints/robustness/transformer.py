@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acetune.core.errors import GoalError, MissingExtraError
+from acetune.core.errors import GoalError
 from acetune.core.numbers import require_whole
+from acetune.core.on_use import import_extra
 
 Array = NDArray[Any]
 
@@ -148,7 +148,4 @@ def evaluating(network: Any) -> Iterator[None]:
 
 def require_torch() -> Any:
     """PyTorch, or an error that names the install command."""
-    try:
-        return importlib.import_module("torch")
-    except ImportError:
-        raise MissingExtraError("PyTorch", "torch") from None
+    return import_extra("torch", "PyTorch", "torch")

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from acetune.core.errors import AcetuneError, StudyError
 from acetune.report._content import content
 from acetune.report._sections import sections
-from acetune.report._trial_detail import trial_detail
+from acetune.report._trials import trial_detail
 from acetune.report.figures import FIGURES, page_figures
 from acetune.report.html import render
 from acetune.study.read_ahead import ReadAhead

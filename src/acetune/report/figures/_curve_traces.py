@@ -16,8 +16,7 @@ from acetune.report.figures._figure_data import (
     spread,
 )
 from acetune.report.figures._look import NEUTRAL, STAR, STRATA, Json, note, scatter
-from acetune.report.figures._ranges import Window, within_reach
-from acetune.report.figures._text import plain_near, safe
+from acetune.report.figures._values import Window, plain_near, safe, within_reach
 from acetune.study.report_arrays import VALID
 
 _POINTS = 480  # in all curves together

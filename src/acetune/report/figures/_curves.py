@@ -20,8 +20,7 @@ from acetune.report.figures._figure_data import (
     limit_text,
 )
 from acetune.report.figures._look import AXIS, STRATA, Json, limit_line, note
-from acetune.report.figures._ranges import log_axis, window
-from acetune.report.figures._text import number, safe, short
+from acetune.report.figures._values import log_axis, number, safe, short, window
 from acetune.study.per_trial import NOT_REPORTED
 from acetune.study.report_arrays import INVALID, STOP
 

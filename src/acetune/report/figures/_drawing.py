@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from acetune.report.figures._look import AXIS, MIDDLE, Json, bar_marker, light, lying_bar, note
-from acetune.report.figures._text import plain, safe
+from acetune.report.figures._values import plain, safe
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -244,5 +244,9 @@ def spread(length: int, most: int) -> Whole:
 
 
 def thinned(rows: Whole, most: int, keep: Sequence[int] | Whole = ()) -> Whole:
-    """At most about ``most`` of the rows, evenly spread, in order, ``keep`` always among them."""
+    """At most about ``most`` of the rows, evenly spread, in order, ``keep`` always among them.
+
+    >>> thinned(np.arange(3), most=5).tolist(), thinned(np.arange(100), most=5, keep=[42]).tolist()
+    ([0, 1, 2], [0, 25, 42, 50, 74, 99])
+    """
     return np.union1d(rows[spread(len(rows), most)], np.asarray(keep, np.int64))

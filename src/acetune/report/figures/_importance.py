@@ -21,7 +21,7 @@ from acetune.report.figures import _look as look
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import FigureData, Floats, Whole
 from acetune.report.figures._look import Json, bar_marker, lying_bar, note, scatter
-from acetune.report.figures._text import plain, safe, short
+from acetune.report.figures._values import plain, safe, short
 
 _TITLE = "Which parameters mattered"
 _MOST = 12

@@ -12,8 +12,7 @@ from acetune.policies.policy import checked_along, theorem_share
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import FigureData, Floats, Mask, thinned
 from acetune.report.figures._look import BEST_OF_ALL, INVALID, NEUTRAL, Json, scatter
-from acetune.report.figures._ranges import log_axis, within_reach
-from acetune.report.figures._text import number, plain
+from acetune.report.figures._values import log_axis, number, plain, within_reach
 from acetune.study.store import TrialRow
 
 _TITLE = "Check along the way, or at the end?"

@@ -7,8 +7,15 @@ import numpy as np
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import FigureData, Floats, Whole, spread
 from acetune.report.figures._look import BEST_OF_ALL, MIDDLE, STAR, VALID, Json, note, scatter
-from acetune.report.figures._ranges import within_reach
-from acetune.report.figures._text import number, plain_near, safe, seconds, short, time_unit
+from acetune.report.figures._values import (
+    number,
+    plain_near,
+    safe,
+    seconds,
+    short,
+    time_unit,
+    within_reach,
+)
 from acetune.study.best_checkpoints import improvements, incumbents
 
 _MOST = 400  # steps of a staircase

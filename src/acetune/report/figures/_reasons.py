@@ -14,7 +14,7 @@ from acetune.report.figures._look import (
     STRATUM_COLOURS,
     STRATUM_PATTERNS,
 )
-from acetune.report.figures._text import safe, short
+from acetune.report.figures._values import safe, short
 from acetune.study.result import count_reasons
 
 _MOST = 8

@@ -11,7 +11,7 @@ from acetune.core.formatting import count
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import FigureData, Floats
 from acetune.report.figures._look import STRATA, STRATUM_COLOURS, STRATUM_PATTERNS, Json, bar_marker
-from acetune.report.figures._text import plain, time_unit
+from acetune.report.figures._values import plain, time_unit
 from acetune.study.report_arrays import INVALID, UNCHECKED, VALID
 
 _BINS = 40

@@ -10,7 +10,7 @@ from acetune.core.formatting import count
 from acetune.report.figures._drawing import Bar, Drawing, SmallTable, lying_bars, nothing
 from acetune.report.figures._figure_data import FigureData
 from acetune.report.figures._look import ANSWER, BEST_OF_ALL, INVALID, NEUTRAL, VALID
-from acetune.report.figures._text import seconds
+from acetune.report.figures._values import seconds
 from acetune.study.ledger import ledger_of
 
 _TITLE = "Time spent, and saved (an estimate)"

@@ -20,8 +20,7 @@ from acetune.report.figures._figure_data import (
     thinned,
 )
 from acetune.report.figures._look import AXIS, Json, limit_line, note
-from acetune.report.figures._ranges import Window, window
-from acetune.report.figures._text import number, plain, plain_near, safe, short
+from acetune.report.figures._values import Window, number, plain, plain_near, safe, short, window
 from acetune.report.palette import faint
 from acetune.study.best_under_limits import sign_of
 from acetune.study.report_arrays import INVALID, VALID

@@ -12,8 +12,15 @@ from acetune.report._breakpoints import breakpoints, on_fresh_data
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import FigureData, Floats, pareto_front, spread
 from acetune.report.figures._look import AXIS, BEST_OF_ALL, VALID, Json, limit_line, note
-from acetune.report.figures._ranges import Window, window, within_reach
-from acetune.report.figures._text import number, plain_near, safe, short
+from acetune.report.figures._values import (
+    Window,
+    number,
+    plain_near,
+    safe,
+    short,
+    window,
+    within_reach,
+)
 from acetune.report.palette import faint
 from acetune.study.best_under_limits import sign_of, strictness
 

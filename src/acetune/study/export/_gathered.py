@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from acetune.core.measurements import to_json
+from acetune.core.report_values import to_json
 from acetune.study.answer import (
     candidates_of,
     choose_answer,

@@ -1,6 +1,6 @@
 """A trial in Optuna's terms.
 
-The states follow what :mod:`acetune.optuna._trial_outcome` tells Optuna during a study, except
+The states follow what :mod:`acetune.optuna._optuna_link` tells Optuna during a study, except
 that nothing is estimated: an export has no constraints but those that were measured.
 
 =============================================  ==========  =====================================

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TextIO, TypeAlias
 
-from acetune.core.errors import MissingExtraError
+from acetune.core.on_use import import_extra
 from acetune.study.export._gathered import Gathered, gathering
 from acetune.study.export.destinations import require_free, table_files
 from acetune.study.store import CheckRow, ReportRow
@@ -88,42 +88,36 @@ class ExportColumn(NamedTuple):
     cells: Sequence[Any] = ()  # what stands in it, in that of trials
 
 
-_INTEGERS = ("seq", "trial", "attempt", "step", "checked_step", "rank", "of")
-_TEXTS = ("kind", "stratum", "decision", "metrics", "constraint", "error", "note")
+_KINDS: dict[str, Kind] = {
+    "time": "time",
+    **dict.fromkeys(("seq", "trial", "attempt", "step", "checked_step", "rank", "of"), "integer"),
+    **dict.fromkeys(("attempts", "total_steps", "interval", "last_step"), "integer"),
+    **dict.fromkeys(("reports", "checks"), "integer"),
+    **dict.fromkeys(
+        ("kind", "stratum", "decision", "metrics", "constraint", "error", "note"), "text"
+    ),
+    **dict.fromkeys(("state", "reason"), "text"),
+}
 
 
-def _stored(name: str) -> ExportColumn:
-    """A column as the study file has it."""
-    if name == "time":
-        return ExportColumn(name, "time")
-    return ExportColumn(
-        name, "integer" if name in _INTEGERS else "text" if name in _TEXTS else "number"
-    )
+def _kind(name: str) -> Kind:
+    return _KINDS.get(name, "number")
 
 
-REPORTS = [_stored(name) for name in ReportRow._fields]
-CHECKS = [_stored(name) for name in ("seq", "trial", "attempt", "step", *CheckRow._fields)]
+REPORTS = [ExportColumn(name, _kind(name)) for name in ReportRow._fields]
+CHECKS = [
+    ExportColumn(name, _kind(name))
+    for name in ("seq", "trial", "attempt", "step", *CheckRow._fields)
+]
 
 
 def trial_columns(gathered: Gathered) -> list[ExportColumn]:
     """The columns of the table of trials: as in ``StudyResult.trials``, and more."""
-    rows, numbers, value = gathered.trials, gathered.numbers, gathered.goals.objective.value
+    rows, numbers = gathered.trials, gathered.numbers
     best = [gathered.best_valid.get(row.trial) for row in rows]
     found = [gathered.found(row.trial) for row in rows]
-    losses = numbers.best_loss.tolist()
-    columns = [
-        ExportColumn("trial", "integer", [row.trial for row in rows]),
-        ExportColumn("attempts", "integer", [row.attempt for row in rows]),
-        ExportColumn("state", "text", [row.state for row in rows]),
-        ExportColumn("reason", "text", [str(row.reason) for row in rows]),
-        ExportColumn("total_steps", "integer", [row.total_steps for row in rows]),
-        ExportColumn("interval", "integer", [row.interval for row in rows]),
-        ExportColumn("cost_ratio", "number", [row.cost_ratio for row in rows]),
-        ExportColumn("last_step", "integer", [n or None for n in numbers.last_step.tolist()]),
-        ExportColumn("reports", "integer", numbers.reports.tolist()),
-        ExportColumn("checks", "integer", numbers.checks.tolist()),
-        ExportColumn("best_objective", "number", [_finite(loss, value) for loss in losses]),
-        ExportColumn("best_valid_objective", "number", _of(best, "value")),
+    columns = [ExportColumn(n, _kind(n), cells) for n, cells in numbers.described.items()]
+    columns += [
         ExportColumn("stratum", "text", [gathered.stratum(row.trial) for row in rows]),
         ExportColumn("found_attempt", "integer", _of(found, "attempt")),
         ExportColumn("found_step", "integer", _of(found, "step")),
@@ -131,11 +125,7 @@ def trial_columns(gathered: Gathered) -> list[ExportColumn]:
         ExportColumn("violation", "number", _of(found, "violation")),
         ExportColumn("confirmation", "text", _of(best, "status")),
     ]
-    for constraint in gathered.goals.constraints:
-        name = constraint.name
-        measured = [None if it is None else it.constraints.get(name) for it in found]
-        columns.append(ExportColumn(f"constraint.{name}", "number", _of(measured, "value")))
-        columns.append(ExportColumn(f"stderr.{name}", "number", _of(measured, "stderr")))
+    columns += [ExportColumn(n, "number", cells) for n, cells in numbers.measured(found).items()]
     columns += [
         ExportColumn("startup_s", "number", gathered.startup_s),
         ExportColumn("training_s", "number", numbers.training_s.tolist()),
@@ -172,10 +162,6 @@ def _parameter(name: str, values: list[Any]) -> ExportColumn:
 def _of(things: Sequence[object], field: str) -> list[Any]:
     """A field of each, None where there is no such thing."""
     return [None if thing is None else getattr(thing, field) for thing in things]
-
-
-def _finite(loss: float, value: Callable[[float], float]) -> float | None:
-    return None if loss == float("inf") else value(loss)
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -285,9 +271,5 @@ def utf8(text: str) -> str:
 
 
 def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingExtraError("pyarrow", "replay") from None
-    return pyarrow
+    import_extra("pyarrow.parquet", "pyarrow", "replay")
+    return import_extra("pyarrow", "pyarrow", "replay")
