@@ -327,6 +327,7 @@ def read_result(store: Store) -> StudyResult:
             for row in store.rows("SELECT * FROM check_changes ORDER BY change")
         ],
         looks=store.looks(),
+        confirm_error=uses[-1]["error"] if uses and uses[-1]["status"] == "unconfirmed" else None,
     )
 
 

@@ -81,6 +81,7 @@ def to_json(result: StudyResult) -> dict[str, Any]:
         "reasons": dict(result.reasons),
         "ledger": {**asdict(result.ledger), "check_share": result.ledger.check_share},
         "confirmation_uses": result.confirmation_uses,
+        "confirm_error": result.confirm_error,
         "account": {
             "confidence": result.confidence,
             "looks": [dict(look) for look in result.looks],

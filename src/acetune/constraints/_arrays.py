@@ -160,7 +160,14 @@ class Groups(NamedTuple):
 
     def name(self, code: int) -> str:
         """A group as the user knows it; several features make a tuple."""
-        row = int(np.flatnonzero(self.codes == code)[0])
+        return self._name_at(int(np.flatnonzero(self.codes == code)[0]))
+
+    def names(self) -> tuple[str, ...]:
+        """All of them, in the order of their numbers."""
+        _, first = np.unique(self.codes, return_index=True)
+        return tuple(map(self._name_at, first.tolist()))
+
+    def _name_at(self, row: int) -> str:
         values = [_plain(_at(column, row)) for column in self.columns]
         return repr(values[0] if len(values) == 1 else tuple(values))
 

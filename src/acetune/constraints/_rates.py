@@ -219,7 +219,7 @@ class Measure:
         sample_weight: Any = None,
         options: Options = _DEFAULTS,
         *,
-        named: bool = False,
+        named: bool = False,  # whether a certificate may be wanted: it names the groups
     ) -> None:
         self._metric, self._options = METRICS[name], options.checked()
         groups = encode_groups(sensitive_features)
@@ -227,8 +227,7 @@ class Measure:
         if not self.rows:
             raise GoalError("sensitive_features is empty: there is nothing to measure")
         self.groups = groups.number
-        few = range(groups.number if named and groups.number <= _FEW else 0)
-        self._names = [groups.name(code) for code in few]  # of more nobody reads the shares
+        self.group_names = groups.names() if named else ()
         self.weights = None if sample_weight is None else as_weights(sample_weight)
         if self.weights is not None:
             require_length(self.weights, "sample_weight", self.rows)
@@ -294,7 +293,8 @@ class Measure:
         """The share of rows that are predicted positive, of all and in each of a few groups."""
         of_group = counts.sum(axis=0)
         share = float(of_group.sum()) / self.rows
-        return share, dict(zip(self._names, (of_group / self._rows_of).tolist(), strict=False))
+        few = self.group_names if self.groups <= _FEW else ()  # of more nobody reads the shares
+        return share, dict(zip(few, (of_group / self._rows_of).tolist(), strict=False))
 
     def _evidence(self, selected: _Array, frozen: bool) -> Evidence:
         """The counts of all groups, or why they certify nothing."""
@@ -315,7 +315,7 @@ class Measure:
         whole = selected.astype(int).tolist()
         counts = zip(self._metric.rates, whole, self._total.tolist(), strict=True)
         rates = tuple(Rate(name, tuple(x), tuple(n)) for name, x, n in counts)
-        return GroupRates(rates, self._metric.comparison)
+        return GroupRates(rates, self._metric.comparison, groups=self.group_names)
 
     def _sum(self, weights: _Array | None) -> _Array:
         """Sums by cell, or counts."""

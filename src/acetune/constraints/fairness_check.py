@@ -209,6 +209,11 @@ class FairnessCheck:
         given = {"metric": self.metric, "stderr": self.stderr, "scores": self._scores}
         return given | self._given | {"rows": self._measure}
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups that it compares: a certificate needs fresh rows of all of them."""
+        return self._measure.group_names
+
     def _look_at(self, scores: NDArray[Any], threshold: float) -> None:
         """Warn once of scores that a threshold for probabilities does not fit."""
         if not 0.0 < threshold < 1.0:

@@ -144,6 +144,7 @@ def confirm_best(
             if status == "holds":
                 break
     look.end()
+    look.say_suspicious(listeners)
 
 
 class _Look:
@@ -160,6 +161,7 @@ class _Look:
         self._coordinator, self._number, self._level = coordinator, number, level
         self.places, self.usable = places, usable  # all that was fixed; those whose model is there
         self._said: dict[CheckpointKey, Status] = {}
+        self._as_in_search: list[bool] = []  # of each model that was measured in this session
         for use in coordinator.store.rows("SELECT * FROM confirmations ORDER BY use"):
             # where confirm went wrong it is asked once more in this session
             if use["look"] == number and use["status"] != "unconfirmed":
@@ -223,6 +225,16 @@ class _Look:
             f"are gone: {ends}. The same call once more tests other candidates, in a new look"
         )
 
+    def say_suspicious(self, listeners: Listeners) -> None:
+        """Tell people where confirm seems to measure on the rows of the search."""
+        number = len(self._as_in_search)
+        if number >= 2 and all(self._as_in_search):  # of one alone it may be chance
+            listeners.notice(
+                f"confirm gave exactly what the search had measured, of all {number} models: are "
+                "these the rows of the search? Rows that a model was chosen by are not fresh, and "
+                "a certificate on them is worth nothing"
+            )
+
     def loss(self, found: FoundCheckpoint) -> float:
         """The loss of a candidate in the search."""
         return self._coordinator.goals.objective.loss(found.value)
@@ -276,6 +288,7 @@ class _Look:
         passes = all(bound.passes for bound in bounds.values())
         if status == "holds" and passes and goals.constraints and in_sequence:
             status = "certified"
+        self._as_in_search.append(_as_in_search(goals, found, values))
         store = self._coordinator.store
         with store.transaction():
             store.add_confirmation(
@@ -328,6 +341,14 @@ class _Look:
             return
         with self._coordinator.store.transaction():
             self._coordinator.store.end_look(self._number, time.time())
+
+
+def _as_in_search(goals: Goals, found: FoundCheckpoint, values: Mapping[str, Estimate]) -> bool:
+    """Whether fresh data gave the very numbers of the search, where chance has a part in them."""
+    estimated = [c.name for c in goals.constraints if not c.compared_directly]
+    same = [values[name] == found.constraints.get(name) for name in estimated if name in values]
+    tells = any(values[n].stderr > 0 and values[n].value not in (0.0, 1.0) for n in values)
+    return bool(same) and all(same) and tells
 
 
 def _usable(candidates: Sequence[FoundCheckpoint], listeners: Listeners) -> list[FoundCheckpoint]:

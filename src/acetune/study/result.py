@@ -124,6 +124,7 @@ class StudyResult:
     # with which changed checks the study went on: how, what has changed, after which report
     check_changes: Sequence[Mapping[str, Any]] = ()
     looks: Sequence[Mapping[str, Any]] = ()  # at fresh data: what each tested, and at which level
+    confirm_error: str | None = None  # of the last use of fresh data, where confirm went wrong
 
     @property
     def status(self) -> Status | None:
@@ -272,7 +273,13 @@ def result_of(view: StudyView) -> StudyResult:
         confidence=view.info["confidence"],
         check_changes=view.check_changes,
         looks=view.looks,
+        confirm_error=_confirm_error(view),
     )
+
+
+def _confirm_error(view: StudyView) -> str | None:
+    last = view.confirmations[-1] if view.confirmations else None
+    return last["error"] if last is not None and last["status"] == "unconfirmed" else None
 
 
 def _due_at_every_step(trials: Iterable[TrialRow]) -> bool:

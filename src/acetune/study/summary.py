@@ -57,7 +57,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         rows.append(("parameters", how_to_make(best, usable=fault is None)))
         rows.append(("status", _STATUS.get(best.status, best.status)))
         rows.append(("trust", trust_in_best(result)))
-        if (what := towards_a_certificate(best)) is not None:
+        if (what := towards_a_certificate(result)) is not None:
             rows.append(("next", what))
         if goals.constraints:
             rows.append(("you may say", claim(result)))
