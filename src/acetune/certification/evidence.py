@@ -21,7 +21,7 @@ from acetune.certification import _two_shares as two_shares
 from acetune.certification._binomial import at_least, at_most, lower_bound, upper_bound
 from acetune.certification._bounded_means import betting_p_value, sum_p_value
 from acetune.core.errors import GoalError
-from acetune.core.goals import Constraint, Estimate
+from acetune.core.goals import Constraint, Noted
 from acetune.core.numbers import as_whole, is_number
 
 Sense: TypeAlias = Literal["<=", ">="]
@@ -53,7 +53,7 @@ class Evidence(Protocol):
         """What the true value stays within, but for a probability of ``level``."""
 
 
-class Measured(Estimate):
+class Measured(Noted):
     """An estimate with its evidence; everywhere else it is the estimate alone."""
 
     evidence: Evidence
@@ -81,6 +81,13 @@ def evidence_of(constraint: Constraint, value: object) -> Evidence:
             )
         return Exact(float(number))
     if found is not None:
+        if isinstance(found, (Counts, GroupRates)):
+            limit, upper = constraint.limit, constraint.lower is None
+            if (limit > 1) if upper else (limit < 0):
+                return Refused(
+                    f"a share lies between 0 and 1, so the limit {limit:g} says nothing about it: "
+                    "give limit and values in the same units, shares and not percent"
+                )
         return _without_lost_groups(constraint, found)
     if isinstance(value, tuple) and len(value) == 2:
         return Normal(float(value[0]), float(value[1]))

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,15 @@ from acetune.study.result import StudyResult
 from acetune.study.summary import shown
 from acetune.study.view import viewing
 
+
+class ChangedCheck(StrEnum):
+    """What ``--on-changed-check`` takes."""
+
+    REFUSE = "refuse"
+    ACCEPT = "accept"
+    MEASURE_AGAIN = "measure-again"
+
+
 _EXAMPLES = {
     "space": "'space': {'rate': acetune.loguniform(0.01, 1)}",
     "objective": "'objective': 'auc', the metric that train reports",
@@ -34,6 +44,13 @@ _Seconds = Annotated[
 ]
 _Trials = Annotated[
     int | None, typer.Option(help="Number of trials, those of earlier runs included.")
+]
+_OnChangedCheck = Annotated[
+    ChangedCheck | None,
+    typer.Option(
+        help="Where a check was changed since the study was begun: refuse (default); accept, with "
+        "values of both; or measure-again, which sets the earlier values aside."
+    ),
 ]
 _Workers = Annotated[int | None, typer.Option(help="Worker processes; one a core by default.")]
 
@@ -51,6 +68,7 @@ def run(
     time_budget_s: _Seconds = None,
     max_trials: _Trials = None,
     workers: _Workers = None,
+    on_changed_check: _OnChangedCheck = None,
 ) -> None:
     """Run the study that FILE defines: `train` and `STUDY`, a dict of keywords of tune().
 
@@ -69,6 +87,7 @@ def run(
     train, options = load_file(file)
     given = {"time_budget_s": time_budget_s, "max_trials": max_trials, "workers": workers}
     options |= {name: value for name, value in given.items() if value is not None}
+    _set_changed_check(options, on_changed_check)
     options["study"] = study or options.get("study") or file.with_suffix(".db")
     if options.get("time_budget_s") is None and options.get("max_trials") is None:
         raise GoalError(
@@ -89,6 +108,7 @@ def resume(
     add_time_s: Annotated[float, typer.Option(help="Seconds to add to the budget.")] = 0.0,
     add_trials: Annotated[int, typer.Option(help="Trials to add to the budget.")] = 0,
     workers: _Workers = None,
+    on_changed_check: _OnChangedCheck = None,
 ) -> None:
     """Go on with STUDY where it was, perhaps with a larger budget."""
     with viewing(study) as view:
@@ -113,8 +133,14 @@ def resume(
             options.pop(name, None)
     if workers is not None:
         options["workers"] = workers
+    _set_changed_check(options, on_changed_check)
     options["study"] = study
     _finish(tune(train, **options))
+
+
+def _set_changed_check(options: dict[str, Any], given: ChangedCheck | None) -> None:
+    if given is not None:
+        options["on_changed_check"] = given.value.replace("-", "_")
 
 
 def _budgets(settings: dict[str, Any]) -> str:

@@ -90,6 +90,7 @@ def to_json(result: StudyResult) -> dict[str, Any]:
             "next_level": result.account.next_level,
             "schedule": SCHEDULE,
         },
+        "check_changes": [dict(change) for change in result.check_changes],
         "ended": result.ended,
     }
 
@@ -109,6 +110,7 @@ def _checkpoint(found: FoundCheckpoint | None) -> dict[str, Any] | None:
         "params": dict(found.params),
         "value": found.value,
         "constraints": {name: to_named(m) for name, m in found.constraints.items()},
+        "notes": {name: dict(note) for name, note in found.notes.items()},
         "margins": dict(found.margins),  # by which it was judged in the search
         "violation": found.violation if math.isfinite(found.violation) else None,
         "checkpoint": None if found.checkpoint is None else str(found.checkpoint),

@@ -160,6 +160,8 @@ class FoundCheckpoint:
     next_best: FoundCheckpoint | None = field(default=None, repr=False, compare=False)
     # by which the checks judged it then, in standard errors; those of the study may be others now
     margins: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
+    # what else the checks said, by constraint: the shares of the model's predictions
+    notes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def status(self) -> Status:
