@@ -319,6 +319,7 @@ def main() -> None:
                 print(f"{time.time() - began:.0f} s", json.dumps(results[-1]), flush=True)
     kept = json.loads(RESULT.read_text())["results"] if RESULT.exists() else []
     results = [row for row in kept if row["data"] not in tables] + results
+    results.sort(key=lambda row: ["credit", "law", "SST-2"].index(row["data"]))
     made_with = {"level": LEVEL, "results": results, "versions": versions()}
     RESULT.write_text(json.dumps(made_with, indent=1) + "\n")
 

@@ -322,7 +322,12 @@ def read_result(store: Store) -> StudyResult:
         finite_reports=sum(map(math.isfinite, objectives)),
         due_at_every_step=_due_at_every_step(store),
         confidence=info["confidence"],
+        check_changes=[
+            row | {"what": json.loads(row["what"])}
+            for row in store.rows("SELECT * FROM check_changes ORDER BY change")
+        ],
         looks=store.looks(),
+        confirm_error=uses[-1]["error"] if uses and uses[-1]["status"] == "unconfirmed" else None,
     )
 
 

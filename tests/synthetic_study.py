@@ -30,7 +30,10 @@ from synthetic_rows import BEGAN, HOSTILE, TRUNCATION, WORKERS, Rows, params_of
 __all__ = ["BEGAN", "HOSTILE", "append_reports", "make_study"]
 
 _REPORT = "INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_CHECK = "INSERT INTO checks VALUES (?, ?, ?, ?, ?, ?, ?)"
+_CHECK = (
+    'INSERT INTO checks (seq, "constraint", value, stderr, cost_s, error, margin_se) '
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
 
 
 def make_study(

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -290,6 +291,9 @@ def test_values_are_estimates_and_travel() -> None:
         (lambda: Mean([math.nan]), "row 0 has nan"),
         (lambda: Mean([0.5], high=0), "low < high"),
         (lambda: Mean([0.5, 0.1], clusters=["a"]), "1 clusters for 2 rows"),
+        (lambda: Mean([0.5, 0.1], clusters=["a", None]), "row 1 has no cluster \\(None\\)"),
+        (lambda: Mean([0.5, 0.1], clusters=np.array([np.nan, 1.0])), "row 0 has no cluster"),
+        (lambda: Mean([0.5, 0.1], clusters=pd.array([1, pd.NA])), "row 1 has no cluster"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Any, words: str) -> None:

@@ -47,6 +47,26 @@ def test_fairness_brings_the_counts_of_every_group_and_rate() -> None:
     assert of(same) == found
 
 
+def test_a_group_that_the_fresh_rows_lack_certifies_nothing() -> None:
+    """Without the group that is treated worst a model would look fair."""
+    name = "demographic_parity_difference"
+    limit = Constraint("g", upper=0.5, check=FairnessCheck(name, Y, GROUP, threshold=0.5))
+    there = GROUP != "c"
+    fresh = FairnessCheck(name, Y[there], GROUP[there], threshold=0.5)(SCORES[there])
+    assert evidence_of(limit, fresh).refused("<=") == (
+        "the search compared groups that the fresh rows do not have ('c' is missing): name the "
+        "groups alike, and draw rows of all of them"
+    )
+    assert evidence_of(limit, fresh).p_value(0.5, "<=") == 1.0
+    renamed = FairnessCheck(name, Y, np.char.upper(GROUP), threshold=0.5)(SCORES)
+    assert "('a' and 2 more are missing)" in str(evidence_of(limit, renamed).refused("<="))
+    more = np.where(np.arange(400) < 20, "d", GROUP)  # more groups are more to hold
+    whole = FairnessCheck(name, Y, more, threshold=0.5)(SCORES)
+    assert evidence_of(limit, whole).refused("<=") is None
+    # where the search has a check of its own, nothing is known of its groups
+    assert of(fresh).refused("<=") is None
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -1,18 +1,14 @@
-"""``acetune plan`` and ``acetune show --require``."""
+"""``acetune plan``."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from acetune import ACE, Constraint, Estimate
 from acetune.cli import app
-from acetune.cli.exits import ExitCode
-from run.helpers import by_hand, g_of, tune
 
 
 def call(*words: object) -> Any:
@@ -48,40 +44,3 @@ def test_what_cannot_be_planned() -> None:
     assert "--power must be a share" in str(call("plan", 0.25, 0.2, "--power", 2).exception)
     done = call("plan", 0.25, 0.22, "--rate", 0.99)
     assert "never" in done.output and "cannot be" in done.output
-
-
-TABLE = [[(3.0, 1.0)], [(1.0, 1.0)]]
-FRESH = {
-    "certified": Estimate(1.0, 0.1),
-    "holds": Estimate(1.95, 0.1),
-    "broken": Estimate(2.5, 0.1),
-    "unconfirmed": None,
-}
-ENOUGH = {
-    "certified": ("certified", "holds", "feasible"),
-    "holds": ("holds", "feasible"),
-    "unconfirmed": ("feasible",),
-    "broken": (),
-}
-
-
-@pytest.mark.parametrize("status", FRESH)
-def test_a_pipeline_asks_for_a_status(study: Path, status: str) -> None:
-    value = FRESH[status]
-    tune(
-        by_hand(TABLE),
-        study,
-        xs=range(2),
-        policy=ACE(truncation=0, interval=1, gate=False),
-        constraints=[Constraint("g", upper=2, check=g_of)],
-        confirm=None if value is None else lambda model: {"g": value},
-    )
-    for required in ("certified", "holds", "feasible"):
-        done = call("show", study, "--require", required)
-        other = ExitCode.REJECTED if status == "broken" else ExitCode.NOT_ENOUGH
-        assert done.exit_code == (0 if required in ENOUGH[status] else other)
-        assert status in done.output
-    assert call("show", study, "--require", "perfect").exit_code == ExitCode.USAGE
-    shown = json.loads(call("show", study, "--json").output)
-    assert shown["status"] == status and shown["account"]["confidence"] == 0.95
-    assert len(shown["account"]["looks"]) == (value is not None)

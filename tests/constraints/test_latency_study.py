@@ -30,7 +30,6 @@ from acetune.constraints.latency import LatencyCheck, measure_latency
 from acetune.replay.training import Task, train_curve
 from acetune.run._messages import Saved, WorkerChannel
 from acetune.run._pipe_link import PipeLink
-from acetune.study.opening import CodeChangedWarning
 from acetune.trial.exclusive import DeviceUse, alone, waiting_until
 from acetune.trial.hardware import describe_hardware
 from run.helpers import (
@@ -626,15 +625,15 @@ def test_what_was_measured_on_is_in_the_study_file_also_of_one_that_did_not_know
     tune(train, study, constraints=[limit(lambda model: 1.0)], policy=EVERY_STEP)
     assert not rows(study, "SELECT 1 FROM sqlite_master WHERE name = 'hardware'")
     assert not list(tmp_path.glob("acetune-locks-*"))
-    with pytest.warns(CodeChangedWarning):  # the check
-        tune(
-            train,
-            study,
-            constraints=[limit(latency())],
-            policy=EVERY_STEP,
-            max_trials=2,
-            threads=1,
-        )
+    tune(
+        train,
+        study,
+        constraints=[limit(latency())],
+        policy=EVERY_STEP,
+        max_trials=2,
+        threads=1,
+        on_changed_check="accept",
+    )
     found = rows(study, "SELECT * FROM hardware")
     assert [(row["trial"], row["attempt"]) for row in found] == [(2, 1)]
     assert f"of {os.cpu_count()} cores, 1 thread" in found[0]["description"]

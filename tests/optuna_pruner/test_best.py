@@ -35,6 +35,7 @@ def test_the_step_with_what_was_measured(storage: BaseStorage) -> None:
     for one in (study, loaded(study), without):
         assert acetune.optuna.best(one) == best
         assert acetune.optuna.nearest_miss(one) == miss
+        assert acetune.optuna.best(one).status == "unconfirmed"  # nobody looks at fresh data
 
 
 def test_the_earliest_of_equals() -> None:

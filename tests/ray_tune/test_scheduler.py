@@ -70,6 +70,7 @@ def test_the_best_feasible_is_found_with_its_model(tmp_path: Path) -> None:
     assert all(row["digest"] for row in known)
     found = acetune.load(tmp_path / "experiment" / "acetune.db").best
     assert found is not None and found.load() == best.load()
+    assert best.status == found.status == "unconfirmed"  # nobody looks at fresh data
     assert found.checkpoint is not None
     (found.checkpoint / "model.pkl").write_bytes(b"")  # as after a power cut
     for lost in (found, best):

@@ -354,7 +354,7 @@ def test_a_study_of_a_ray_tuner_has_no_searcher_and_workers_of_its_own(study: Pa
     store = write(Written(goals, [[Attempt([(1.0, None)], None, "running", 0)]]), study)
     with store.transaction():
         settings = {"engine": "ray tune", "confirm_top": 0, "keep_models": 3}
-        store.set_settings(json.dumps(settings), "x", store.study()["constraints"])
+        store.set_settings(json.dumps(settings), store.study()["constraints"])
         store.name_trial(1, "1a2b_00000")
     about = content(StudyView(study), figures=False)["study"]
     store.close()

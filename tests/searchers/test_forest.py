@@ -208,6 +208,27 @@ def bowl(n: int) -> list[Curve]:
     ]
 
 
+def test_it_begins_with_short_trials() -> None:
+    space = Space({"x": acetune.uniform(0.0, 1.0), "epochs": acetune.lograndint(1, 1000)})
+
+    def known(total_steps: Callable[[Mapping[str, Any]], int]) -> list[Curve]:
+        return [curve(p, total_steps=total_steps(p), ended=False) for p in somewhere(8, space)]
+
+    def median(curves: Sequence[Curve]) -> float:
+        return float(np.median([p["epochs"] for p in suggested(curves, 300, space)]))
+
+    random = median([])
+    assert 20 < random < 50  # of numbers up to 1000, on a log scale
+    assert median(known(lambda p: p["epochs"])) < random / 2
+    # where it does not matter, it draws as before
+    assert suggested(known(lambda p: 40), 300, space) == suggested([], 300, space)
+    assert suggested(known(lambda p: p["epochs"])[:2], 300, space) == suggested([], 300, space)
+    # of which dimension it follows is learned
+    shorter = suggested(known(lambda p: 1 + int(1000 * p["x"])), 300, space)
+    assert np.median([p["x"] for p in shorter]) < 0.4
+    assert share(shorter, lambda p: p["epochs"] > random) > 0.3
+
+
 def test_a_seed_and_the_reports_repeat_the_suggestions() -> None:
     first = suggested(bowl(60))
     assert suggested(bowl(60)) == first

@@ -15,6 +15,7 @@ import pytest
 import acetune
 from acetune import ACE, Constraint, Estimate, StudyResult
 from acetune.core.errors import GoalError, StudyChangedError
+from acetune.study.summary import summary_rows
 from acetune.study.trust import claim
 from acetune.study.view import StudyView
 from run.helpers import Events, append_line, by_hand, g_of, read_lines, rows, tune
@@ -105,6 +106,45 @@ def test_how_many_rows_would_do(study: Path) -> None:
         r"these rows cannot rule out g 0.21\d\d?; about [\d,]+ in place of the 1,000 that counted"
     )
     assert re.search(words, str(result))
+
+
+def share(count: int, rows: int = 1000) -> acetune.Share:
+    return acetune.Share(count, rows)
+
+
+SAFER = "such as trial 4 step 1 (loss 4 where it was chosen), which would probably need fewer: "
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        # the best that holds is near the limit, the safest was nearly certified
+        (
+            {4: share(188), 3: share(209), 2: share(240)},
+            SAFER + "about 3,800 in place of the 1,000",
+        ),
+        # it would need no fewer
+        ({4: share(195), 3: share(195), 2: share(190)}, None),
+        # rows alone do not help the answer: it is on its limit
+        ({4: share(188), 3: share(210), 2: share(210)}, SAFER + "about 3,800 "),
+        # what has no bound needs no number of rows
+        ({4: Estimate(0.18, 0.0), 3: share(209), 2: share(209)}, None),
+        # a safer one that is broken helps nobody
+        ({4: share(240), 3: share(209), 2: share(209)}, None),
+    ],
+)
+def test_a_safer_candidate_that_needs_fewer_rows_is_named(
+    study: Path, values: dict[int, object], words: str | None
+) -> None:
+    limits = [Constraint("g", upper=0.21, check=lambda model: g_of(model) / 10, margin_se=0)]
+    result = run(study, fresh({1: share(240), **values}), constraints=limits)
+    assert result.best is not None and result.status == "holds" and result.best.trial in (2, 3)
+    (said,) = [text for name, text in summary_rows(result) if name == "next"]
+    assert "promise no limit yet" in said
+    if words is None:
+        assert "such as trial" not in said
+    else:
+        assert words in said
 
 
 @pytest.mark.parametrize(
@@ -198,6 +238,16 @@ def test_a_certificate_stands_until_a_limit_is_broken(study: Path) -> None:
     assert broken.status == "broken" and broken.best is None
 
 
+@pytest.mark.parametrize("value", [SURE, UNSURE, OVER], ids=["certified", "holds", "broken"])
+def test_an_error_in_confirm_does_not_undo_a_verdict(study: Path, value: Estimate) -> None:
+    """Else a model that fresh data has rejected would be the answer again."""
+    few = {"keep_models": 1, "top": 1, "max_trials": 1}
+    before = run(study, fresh({1: value}), confirm_data="May", **few)
+    after = run(study, raises, confirm_data="June", **few)
+    assert uses(study)[-1] == (2, 1, "unconfirmed")
+    assert after.status == before.status and after.outcome == before.outcome
+
+
 def test_a_look_that_was_cut_off_goes_on(study: Path) -> None:
     def fails_later(model: tuple[int, int, float]) -> dict[str, object]:
         if model[0] == 1:
@@ -239,6 +289,41 @@ def test_where_confirm_went_wrong_the_candidates_stay(study: Path) -> None:
     second = run(study, fresh(dict.fromkeys(range(1, 5), SURE)))
     assert listed(study) == [[1], [4, 3, 2]] and second.account.looks == 2
     assert second.looks[1]["level"] < first.looks[0]["level"]
+
+
+def test_people_are_told_that_confirm_went_wrong(study: Path) -> None:
+    """Also where it was not the answer of the search that it went wrong with."""
+
+    def wrong(model: tuple[int, int, float]) -> dict[str, object]:
+        raise FileNotFoundError(f"fresh-{model[0]}.csv")
+
+    # trial 2, the best, is not among those that are tested
+    result = run(study, wrong, constraints=[Constraint("g", upper=2, check=measured)], top=1)
+    assert result.best is not None and result.status == "unconfirmed"
+    assert result.best.confirmation is None and uses(study) == [(1, 2, "unconfirmed")]
+    said = dict(summary_rows(result))
+    assert said["trust"].startswith("unconfirmed, because confirm went wrong: FileNotFoundError")
+    assert said["next"] == "mend confirm and make the same call again"
+    mended = run(study, fresh(dict.fromkeys(range(1, 5), SURE)), top=1,
+                 constraints=[Constraint("g", upper=2, check=measured)])  # fmt: skip
+    assert mended.status == "certified" and mended.confirm_error is None
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_people_are_asked_whether_the_rows_are_those_of_the_search(study: Path, same: bool) -> None:
+    limits = [
+        Constraint("g", upper=2, check=measured, margin_se=0),
+        Constraint("size", upper=9, check=lambda model: 1.0, exact=True),
+    ]
+
+    def confirm(model: tuple[int, int, float]) -> dict[str, object]:
+        gap = 0.0 if same else 0.01 * model[0]
+        return {"g": Estimate(g_of(model) - gap, 0.2), "size": 1.0}
+
+    events = Events()
+    run(study, confirm, constraints=limits, callbacks=[events])
+    asked = [note for note in events.notices if "are these the rows of the search?" in note]
+    assert len(asked) == same
 
 
 def lose(study: Path, *trials: int) -> None:

@@ -27,6 +27,7 @@ from acetune.core.errors import (
     StudyFileError,
     StudyLockedError,
 )
+from acetune.study._formats import FORMAT
 from acetune.study.opening import CodeChangedWarning
 from acetune.study.store import Store
 from acetune.study.view import StudyView
@@ -154,7 +155,7 @@ def text(path: Path) -> None:
 
 def newer(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version = 7")
+        db.execute("PRAGMA user_version = 99")
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
@@ -162,7 +163,7 @@ def newer_in_the_log(path: Path) -> None:
     """A newer version was killed before SQLite had moved what it wrote into the file itself."""
     code = (
         "import os, sqlite3, sys; db = sqlite3.connect(sys.argv[1]); "
-        "db.execute('PRAGMA user_version = 7'); os._exit(0)"
+        "db.execute('PRAGMA user_version = 99'); os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", code, str(path)], check=True)
     assert path.with_name(path.name + "-wal").stat().st_size > 0
@@ -204,9 +205,12 @@ DAMAGES: list[tuple[Callable[[Path], None], str]] = [
     (garbage_inside, "damaged"),
     (page_headers_flipped, "damaged"),
     (text, "not a study file"),
-    (newer, r"newer acetune \(format 7, this one reads 5\).*pip install --upgrade acetune"),
-    (newer_in_the_log, r"newer acetune \(format 7, this one reads 5\)"),
-    (without_format, r"damaged: it has format 0, .* reads 1 to 5\).*left untouched"),
+    (
+        newer,
+        rf"newer acetune \(format \d+, this one reads {FORMAT}\).*pip install --upgrade acetune",
+    ),
+    (newer_in_the_log, rf"newer acetune \(format \d+, this one reads {FORMAT}\)"),
+    (without_format, rf"damaged: it has format 0, .* reads 1 to {FORMAT}\).*left untouched"),
     (foreign, "another program"),
     (without_tables, "study.db"),
     (without_rows, "damaged"),

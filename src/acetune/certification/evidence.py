@@ -21,7 +21,7 @@ from acetune.certification import _two_shares as two_shares
 from acetune.certification._binomial import at_least, at_most, lower_bound, upper_bound
 from acetune.certification._bounded_means import betting_p_value, sum_p_value
 from acetune.core.errors import GoalError
-from acetune.core.goals import Constraint, Estimate
+from acetune.core.goals import Constraint, Noted
 from acetune.core.numbers import as_whole, is_number
 
 Sense: TypeAlias = Literal["<=", ">="]
@@ -53,7 +53,7 @@ class Evidence(Protocol):
         """What the true value stays within, but for a probability of ``level``."""
 
 
-class Measured(Estimate):
+class Measured(Noted):
     """An estimate with its evidence; everywhere else it is the estimate alone."""
 
     evidence: Evidence
@@ -81,13 +81,39 @@ def evidence_of(constraint: Constraint, value: object) -> Evidence:
             )
         return Exact(float(number))
     if found is not None:
-        return found  # type: ignore[no-any-return]
+        if isinstance(found, (Counts, GroupRates)):
+            limit, upper = constraint.limit, constraint.lower is None
+            if (limit > 1) if upper else (limit < 0):
+                return Refused(
+                    f"a share lies between 0 and 1, so the limit {limit:g} says nothing about it: "
+                    "give limit and values in the same units, shares and not percent"
+                )
+        return _without_lost_groups(constraint, found)
     if isinstance(value, tuple) and len(value) == 2:
         return Normal(float(value[0]), float(value[1]))
     return Refused(
         "a plain number says nothing of how sure it is: return acetune.Share(count, rows), "
         "acetune.Mean(losses) or acetune.Estimate(value, stderr), or declare "
         f"Constraint({constraint.name!r}, exact=True) if it is no estimate"
+    )
+
+
+def _without_lost_groups(constraint: Constraint, found: Evidence) -> Evidence:
+    """The evidence; none, where the search compared groups that the fresh rows do not have.
+
+    Nothing is known of a group that is not there, and leaving out the worst one would be a way to
+    a certificate.
+    """
+    compared_there = getattr(constraint.check, "groups", None)
+    if not isinstance(found, GroupRates) or not found.groups or not compared_there:
+        return found
+    lost = [name for name in compared_there if name not in found.groups]
+    if not lost:
+        return found
+    which = f"{lost[0]} is" if len(lost) == 1 else f"{lost[0]} and {len(lost) - 1} more are"
+    return Refused(
+        f"the search compared groups that the fresh rows do not have ({which} missing): name the "
+        "groups alike, and draw rows of all of them"
     )
 
 
@@ -292,6 +318,7 @@ class GroupRates:
     comparison: Literal["difference", "ratio"]
     how: str = "exact test of every pair of groups in every rate"
     approximate: bool = False
+    groups: tuple[str, ...] = ()  # their names, where they are known
 
     @property
     def rows(self) -> int:
@@ -567,9 +594,19 @@ def cluster_means(values: NDArray[np.float64], clusters: Sequence[Any]) -> NDArr
     """
     if len(clusters) != len(values):
         raise GoalError(f"{len(clusters)} clusters for {len(values)} rows")
+    for row, name in enumerate(clusters):
+        if _is_missing(name):  # each NaN would be a cluster of its own
+            raise GoalError(f"row {row} has no cluster ({name}): name one, or leave the row out")
     names = {name: place for place, name in enumerate(dict.fromkeys(clusters))}
     codes = [names[name] for name in clusters]
     return np.bincount(codes, values, len(names)) / np.bincount(codes, minlength=len(names))
+
+
+def _is_missing(name: Any) -> bool:
+    """None, NaN, and pandas' own, which refuse to be compared."""
+    if isinstance(name, str):
+        return False
+    return name is None or str(name) in ("<NA>", "NaT") or bool(name != name)
 
 
 # -- inside --------------------------------------------------------------------------------------

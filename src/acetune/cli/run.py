@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,15 @@ from acetune.run.tuning import OTHER_NAMES, tune
 from acetune.study.result import StudyResult
 from acetune.study.summary import shown
 from acetune.study.view import viewing
+
+
+class ChangedCheck(StrEnum):
+    """What ``--on-changed-check`` takes."""
+
+    REFUSE = "refuse"
+    ACCEPT = "accept"
+    MEASURE_AGAIN = "measure-again"
+
 
 _EXAMPLES = {
     "space": "'space': {'rate': acetune.loguniform(0.01, 1)}",
@@ -46,6 +56,13 @@ _PatienceSeconds = Annotated[
     float | None,
     typer.Option(help="End after so many seconds without a better feasible answer."),
 ]
+_OnChangedCheck = Annotated[
+    ChangedCheck | None,
+    typer.Option(
+        help="Where a check was changed since the study was begun: refuse (default); accept, with "
+        "values of both; or measure-again, which sets the earlier values aside."
+    ),
+]
 _Workers = Annotated[int | None, typer.Option(help="Worker processes; one a core by default.")]
 
 
@@ -65,6 +82,7 @@ def run(
     patience_trials: _PatienceTrials = None,
     patience_s: _PatienceSeconds = None,
     workers: _Workers = None,
+    on_changed_check: _OnChangedCheck = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -92,6 +110,7 @@ def run(
     given = {"time_budget_s": time_budget_s, "max_trials": max_trials, "workers": workers}
     given |= {"target": target, "patience_trials": patience_trials, "patience_s": patience_s}
     options |= {name: value for name, value in given.items() if value is not None}
+    _set_changed_check(options, on_changed_check)
     options["study"] = study or options.get("study") or file.with_suffix(".db")
     if options.get("time_budget_s") is None and options.get("max_trials") is None:
         raise GoalError(
@@ -119,6 +138,7 @@ def resume(
     patience_trials: _PatienceTrials = None,
     patience_s: _PatienceSeconds = None,
     workers: _Workers = None,
+    on_changed_check: _OnChangedCheck = None,
 ) -> None:
     """Go on with STUDY where it was, perhaps with a larger budget."""
     with viewing(study) as view:
@@ -147,8 +167,14 @@ def resume(
         options[name] = settings.get(name) if end is None else end
     if workers is not None:
         options["workers"] = workers
+    _set_changed_check(options, on_changed_check)
     options["study"] = study
     _finish(tune(train, **options))
+
+
+def _set_changed_check(options: dict[str, Any], given: ChangedCheck | None) -> None:
+    if given is not None:
+        options["on_changed_check"] = given.value.replace("-", "_")
 
 
 def _budgets(settings: dict[str, Any]) -> str:

@@ -81,6 +81,7 @@ def to_json(result: StudyResult) -> dict[str, Any]:
         "reasons": dict(result.reasons),
         "ledger": {**asdict(result.ledger), "check_share": result.ledger.check_share},
         "confirmation_uses": result.confirmation_uses,
+        "confirm_error": result.confirm_error,
         "account": {
             "confidence": result.confidence,
             "looks": [dict(look) for look in result.looks],
@@ -89,6 +90,7 @@ def to_json(result: StudyResult) -> dict[str, Any]:
             "next_level": result.account.next_level,
             "schedule": SCHEDULE,
         },
+        "check_changes": [dict(change) for change in result.check_changes],
         "ended": result.ended,
         "ended_code": result.ended_code,
     }
@@ -109,6 +111,7 @@ def _checkpoint(found: FoundCheckpoint | None) -> dict[str, Any] | None:
         "params": dict(found.params),
         "value": found.value,
         "constraints": {name: to_named(m) for name, m in found.constraints.items()},
+        "notes": {name: dict(note) for name, note in found.notes.items()},
         "margins": dict(found.margins),  # by which it was judged in the search
         "violation": found.violation if math.isfinite(found.violation) else None,
         "checkpoint": None if found.checkpoint is None else str(found.checkpoint),

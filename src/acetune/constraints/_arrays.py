@@ -24,6 +24,7 @@ Threshold: TypeAlias = float | Literal["prevalence"] | None
 
 def as_column(values: Any, what: str) -> _Array:
     """One number a row; an array of one column counts as that column."""
+    _refuse_masked(values, what)
     try:
         array = np.asarray(values)
     except ValueError:  # NumPy makes no array of lists of unlike lengths
@@ -39,6 +40,8 @@ def as_column(values: Any, what: str) -> _Array:
         )
     if not len(array):
         raise GoalError(f"{what} is empty: there is nothing to measure")
+    if array.dtype.kind in "cmM":  # what NumPy would make of these are other numbers
+        raise GoalError(f"{what} must be numbers, got an array of {array.dtype}")
     if array.dtype.kind not in "buif":
         try:
             array = array.astype(float)  # nullable columns, Python objects
@@ -46,6 +49,13 @@ def as_column(values: Any, what: str) -> _Array:
             row, value = _first_without_number(array)
             raise GoalError(f"{what} must be numbers, got {value!r} in row {row}") from None
     return array
+
+
+def _refuse_masked(values: Any, what: str) -> None:
+    """A mask would be lost, and what lies behind it counted."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        row = int(np.flatnonzero(np.ma.getmaskarray(values))[0])
+        raise GoalError(f"{what} is masked in row {row}: leave such rows out")
 
 
 def as_labels(values: Any, what: str) -> NDArray[np.bool_]:
@@ -150,7 +160,14 @@ class Groups(NamedTuple):
 
     def name(self, code: int) -> str:
         """A group as the user knows it; several features make a tuple."""
-        row = int(np.flatnonzero(self.codes == code)[0])
+        return self._name_at(int(np.flatnonzero(self.codes == code)[0]))
+
+    def names(self) -> tuple[str, ...]:
+        """All of them, in the order of their numbers."""
+        _, first = np.unique(self.codes, return_index=True)
+        return tuple(map(self._name_at, first.tolist()))
+
+    def _name_at(self, row: int) -> str:
         values = [_plain(_at(column, row)) for column in self.columns]
         return repr(values[0] if len(values) == 1 else tuple(values))
 
@@ -187,6 +204,7 @@ def _columns(features: Any) -> tuple[Any, ...]:
     else:
         # a list of mixed types must not become one of strings, where None reads 'None'
         kind = object if isinstance(features, (list, tuple)) else None
+        _refuse_masked(features, "sensitive_features")
         array = np.asarray(features, dtype=kind)
         if array.ndim not in (1, 2):
             raise GoalError(
@@ -207,6 +225,7 @@ def _encode(column: Any) -> tuple[_Codes, int]:
         if len(codes) and codes.min() < 0:
             _complain_of_missing(column, int(np.argmin(codes)))
         return _compressed(codes)
+    _refuse_masked(column, "sensitive_features")
     array = np.asarray(column, dtype=object if isinstance(column, (list, tuple)) else None)
     if array.ndim != 1:
         raise GoalError(f"a sensitive feature must have one dimension, got shape {array.shape}")

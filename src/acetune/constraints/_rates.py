@@ -33,6 +33,7 @@ from acetune.core.errors import GoalError
 from acetune.core.goals import Estimate
 
 _Array = NDArray[Any]
+_FEW = 16  # groups
 Method: TypeAlias = Literal["between_groups", "to_overall"]
 Comparison: TypeAlias = Literal["difference", "ratio"]
 Undefined: TypeAlias = Literal["error", "nan"]
@@ -203,6 +204,8 @@ _DEFAULTS = Options()
 class Measure:
     """One metric on given rows, to be asked for many predictions.
 
+    ``named``: groups are called by their names in :meth:`selection`.
+
     >>> measure = Measure("demographic_parity_difference", [0, 1, 1], ["f", "m", "m"])
     >>> measure.estimate(np.array([False, True, False]), stderr=False).value
     0.5
@@ -215,6 +218,8 @@ class Measure:
         sensitive_features: Any,
         sample_weight: Any = None,
         options: Options = _DEFAULTS,
+        *,
+        named: bool = False,  # whether a certificate may be wanted: it names the groups
     ) -> None:
         self._metric, self._options = METRICS[name], options.checked()
         groups = encode_groups(sensitive_features)
@@ -222,6 +227,7 @@ class Measure:
         if not self.rows:
             raise GoalError("sensitive_features is empty: there is nothing to measure")
         self.groups = groups.number
+        self.group_names = groups.names() if named else ()
         self.weights = None if sample_weight is None else as_weights(sample_weight)
         if self.weights is not None:
             require_length(self.weights, "sample_weight", self.rows)
@@ -230,6 +236,9 @@ class Measure:
             label = as_labels(y_true, "y_true")
             require_length(label, "y_true", self.rows)
             self._cells, self._shape = groups.codes + label * groups.number, (2, groups.number)
+        if named:
+            cells = np.bincount(self._cells, minlength=self._shape[0] * self._shape[1])
+            self._rows_of = cells.reshape(self._shape).sum(axis=0)
         # a row of cells for each rate; those of equal opportunity are the second, with label 1
         self._first = self._shape[0] - len(self._metric.rates)
         self._total = self._sum(self.weights)
@@ -243,17 +252,24 @@ class Measure:
         self._share = self._total / self._total.sum(axis=1, keepdims=True)
 
     def estimate(
-        self, positive: NDArray[np.bool_], *, stderr: bool, frozen: bool = True
+        self,
+        positive: NDArray[np.bool_],
+        *,
+        stderr: bool,
+        frozen: bool = True,
+        counts: _Array | None = None,
     ) -> Estimate:
         """The metric for predictions of all rows: a number, unless a rate has no rows to count.
 
         With a standard error it comes with what a certificate needs; not so where the threshold of
-        the predictions was taken from these rows (``frozen=False``).
+        the predictions was taken from these rows (``frozen=False``). ``counts`` are those of
+        :meth:`counts`, where they are known.
         """
         if self._gap:
             return Estimate(math.nan, math.nan)
         if self.weights is None:
-            selected = squares = self._sum(positive)
+            counts = self.counts(positive) if counts is None else counts
+            selected = squares = counts[self._first :]
         else:
             selected = self._sum(self.weights * positive)
             squares = self._sum(self.weights**2 * positive) if stderr else selected
@@ -267,6 +283,18 @@ class Measure:
         ]
         value = self._aggregate(found) if len(found) > 1 else found[0]
         return Measured(*value, self._evidence(selected, frozen)) if stderr else value
+
+    def counts(self, positive: NDArray[np.bool_]) -> _Array:
+        """How many rows are predicted positive, by label (where it matters) and group."""
+        found = np.bincount(self._cells, positive, self._shape[0] * self._shape[1])
+        return found.reshape(self._shape)
+
+    def selection(self, counts: _Array) -> tuple[float, dict[str, float]]:
+        """The share of rows that are predicted positive, of all and in each of a few groups."""
+        of_group = counts.sum(axis=0)
+        share = float(of_group.sum()) / self.rows
+        few = self.group_names if self.groups <= _FEW else ()  # of more nobody reads the shares
+        return share, dict(zip(few, (of_group / self._rows_of).tolist(), strict=False))
 
     def _evidence(self, selected: _Array, frozen: bool) -> Evidence:
         """The counts of all groups, or why they certify nothing."""
@@ -287,7 +315,7 @@ class Measure:
         whole = selected.astype(int).tolist()
         counts = zip(self._metric.rates, whole, self._total.tolist(), strict=True)
         rates = tuple(Rate(name, tuple(x), tuple(n)) for name, x, n in counts)
-        return GroupRates(rates, self._metric.comparison)
+        return GroupRates(rates, self._metric.comparison, groups=self.group_names)
 
     def _sum(self, weights: _Array | None) -> _Array:
         """Sums by cell, or counts."""

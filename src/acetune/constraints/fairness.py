@@ -279,7 +279,7 @@ def _measured(
 ) -> float | Estimate:
     """A metric of the rows as the functions above are given them."""
     y_true, y_pred, sensitive_features, sample_weight, threshold = rows
-    measure = Measure(metric, y_true, sensitive_features, sample_weight, options)
+    measure = Measure(metric, y_true, sensitive_features, sample_weight, options, named=stderr)
     require_length(y_true, "y_true", measure.rows)  # demographic parity has not looked at it
     positive = as_positive(y_pred, as_threshold(threshold, y_true, measure.weights), "y_pred")
     require_length(positive, "y_pred", measure.rows)

@@ -11,13 +11,20 @@ from numpy.typing import NDArray
 from acetune.constraints._arrays import (
     Threshold,
     as_column,
+    as_labels,
     as_positive,
     as_threshold,
     require_length,
 )
+from acetune.constraints._one_class import (
+    LEAST_SHARE,
+    Degenerate,
+    judge_predictions,
+    require_degenerate,
+)
 from acetune.constraints._rates import METRICS, Aggregation, Measure, Method, Options
 from acetune.core.errors import GoalError, GoalWarning
-from acetune.core.goals import Constraint, Estimate
+from acetune.core.goals import Constraint, Estimate, Noted, with_note
 from acetune.core.say_once import SayOnce
 
 _ROUNDING = 1e-6  # by which probabilities may leave 0 to 1
@@ -58,6 +65,14 @@ class FairnessCheck:
         Whether the check gives a standard error too, which ``Constraint(margin_se=...)`` and
         intervals use, and the counts that a certificate needs.
 
+    degenerate:
+        What becomes of a model that predicts one class for nearly all rows, which is perfectly
+        fair: ``"report"`` says so with the answer of the study, ``"fail"`` makes it a failed check,
+        so that such a model never qualifies.
+    least_share:
+        It does where fewer rows than this share get the rarer prediction: by default a tenth of the
+        share of the rarer label, and 0.01 at most.
+
     Raises
     ------
     GoalError
@@ -90,6 +105,8 @@ class FairnessCheck:
         sample_weight: Any = None,
         agg: Aggregation = "worst_case",
         stderr: bool = True,
+        degenerate: Degenerate = "report",
+        least_share: float | None = None,
     ) -> None:
         if metric not in METRICS:
             raise GoalError(f"unknown fairness metric {metric!r}; there are {sorted(METRICS)}")
@@ -99,12 +116,19 @@ class FairnessCheck:
                 f"model.predict(X), got {type(scores).__name__}"
             )
         options = Options(method, agg=agg)
-        self._measure = Measure(metric, y_true, sensitive_features, sample_weight, options)
+        self._given: dict[str, Any] = {"threshold": threshold, "method": method, "agg": agg}
+        self._measure = Measure(
+            metric, y_true, sensitive_features, sample_weight, options, named=True
+        )
         require_length(y_true, "y_true", self._measure.rows)
         if self._measure.groups == 1:
             raise GoalError(
                 "sensitive_features has one group only: there is nothing to compare it with"
             )
+        require_degenerate(degenerate, least_share)
+        self.degenerate = degenerate
+        self.least_share = _least_share(y_true) if least_share is None else float(least_share)
+        self._given |= {"degenerate": degenerate, "least_share": least_share}
         self.metric = metric
         self.threshold = as_threshold(threshold, y_true, self._measure.weights)
         self._frozen = not isinstance(threshold, str)  # not taken from these rows
@@ -163,12 +187,32 @@ class FairnessCheck:
             self._measure.rows,
             "give the score of each row that FairnessCheck was made with, in their order",
         )
-        return self._measure.estimate(positive, stderr=self.stderr, frozen=self._frozen)
+        counts = self._measure.counts(positive)
+        share, groups = self._measure.selection(counts)
+        predicted = {"0": 1 - share, "1": share}
+        note = judge_predictions(predicted, self.least_share, self.degenerate, groups=groups)
+        found = self._measure.estimate(
+            positive, stderr=self.stderr, frozen=self._frozen, counts=counts
+        )
+        if not isinstance(found, Noted):
+            return with_note(found, note)
+        found.note = note
+        return found
 
     @property
     def rows(self) -> int:
         """How many rows it measures on."""
         return self._measure.rows
+
+    def _identity(self) -> dict[str, Any]:
+        """What it was made with: a study that goes on compares it."""
+        given = {"metric": self.metric, "stderr": self.stderr, "scores": self._scores}
+        return given | self._given | {"rows": self._measure}
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups that it compares: a certificate needs fresh rows of all of them."""
+        return self._measure.group_names
 
     def _look_at(self, scores: NDArray[Any], threshold: float) -> None:
         """Warn once of scores that a threshold for probabilities does not fit."""
@@ -185,6 +229,15 @@ class FairnessCheck:
     def __repr__(self) -> str:
         rule = "labels" if self.threshold is None else f"scores >= {self.threshold:g}"
         return f"FairnessCheck({self.metric}, {rule}, {self._measure.groups} groups)"
+
+
+def _least_share(y_true: Any) -> float:
+    """A tenth of the share of the rarer label; demographic parity takes labels of any kind."""
+    try:
+        positive = float(as_labels(y_true, "y_true").mean())
+    except GoalError:
+        return LEAST_SHARE
+    return min(LEAST_SHARE, min(positive, 1 - positive) / 10)
 
 
 def _warn(text: str) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from acetune.certification.evidence import Evidence, Measured, Quantile, Refused
 from acetune.constraints import _reserved_device as _reserved
-from acetune.core.errors import GoalError
+from acetune.core.errors import GoalError, ReportError
 from acetune.core.goals import Estimate
 from acetune.core.numbers import require_whole
 from acetune.trial.exclusive import alone
@@ -139,6 +139,11 @@ def measure_latency(
     finally:
         if collecting:
             gc.enable()
+    if not (np.isfinite(times).all() and times.min() >= 0.0):
+        raise ReportError(
+            f"a call took {times[~(times >= 0.0)][:1]} s by this clock, which must run forwards: "
+            "give one such as time.perf_counter"
+        )
     return LatencyProfile(np.sort(times) * 1e3, describe_hardware(), times * 1e3)
 
 

@@ -107,7 +107,12 @@ def parameters(model: Any, trainable_only: bool = False) -> int:
         weights = model.trainable_weights if trainable_only else model.weights
         return sum(math.prod(weight.shape) for weight in weights)
     if _is(model, "torch.nn", "Module"):
-        tensors = model.parameters()
+        tensors = list(model.parameters())
+        if not tensors:
+            raise GoalError(
+                f"{_described(model)} has no parameters of its own; give a check of your own, such "
+                "as lambda model: parameters(model.inner)"
+            )
         return sum(p.numel() for p in tensors if p.requires_grad or not trainable_only)
     found = _leaves(model, rounds)
     if found is None:
@@ -150,6 +155,8 @@ def _lightgbm_numbers(text: str) -> int:
         name, _, values = line.partition("=")
         if name in ("num_leaves", "num_features"):  # of a tree; of each leaf of a linear one
             total += sum(map(int, values.split()))
+    if not total:
+        raise GoalError("the LightGBM model has no rounds yet: train it")
     return total
 
 
@@ -229,7 +236,10 @@ def _bytes_on_disk(path: Path) -> int:
     if not path.exists():
         raise GoalError(f"there is no file or folder {path} to measure")
     files = [path] if path.is_file() else [found for found in path.rglob("*") if found.is_file()]
-    return sum(file.stat().st_size for file in files)
+    size = sum(file.stat().st_size for file in files)
+    if not size:
+        raise GoalError(f"{path} is empty: no model is as small as that")
+    return size
 
 
 class _Counter:

@@ -7,13 +7,14 @@ The tree (catch :class:`AcetuneError` for all of it)::
     ├── SpaceError           search space that makes no sense                      (ValueError too)
     ├── ReportError          a report that cannot be taken: step, name or type     (ValueError too)
     │   ├── ReportCallError      such a call is wrong in every trial: the code has to change
-    │   └── BrokenModelError     a model that was kept is missing, empty or changed
+    │   ├── BrokenModelError     a model that was kept is missing, empty or changed
+    │   └── DegenerateModelError a check refuses a model that answers nearly always the same
     ├── TrainingCodeError    the training function cannot be sent to a worker
     ├── SearchError          the searcher cannot suggest anything
     ├── StudyError           the study as a whole cannot go on
     │   ├── StudyFileError       unreadable, damaged, newer or foreign study file
     │   ├── StudyLockedError     another process is running this study
-    │   └── StudyChangedError    goals, space or policy differ from the study file
+    │   └── StudyChangedError    goals, space, policy or a check differ from the study file
     ├── TableError           a curve table that makes no sense, or its file        (ValueError too)
     └── MissingExtraError    an optional package is not installed                  (ImportError too)
 
@@ -48,6 +49,10 @@ class BrokenModelError(ReportError):
     """A model that was kept is missing, empty, or not what was written."""
 
 
+class DegenerateModelError(ReportError):
+    """A model answers nearly always the same, and its check was told to fail such models."""
+
+
 class TrainingCodeError(AcetuneError):
     """The training function, or a check, cannot be sent to a worker process."""
 
@@ -69,7 +74,7 @@ class StudyLockedError(StudyError):
 
 
 class StudyChangedError(StudyError):
-    """The goals, the space or the policy differ from those in the study file."""
+    """The goals, the space, the policy or a check differ from those in the study file."""
 
 
 class TableError(AcetuneError, ValueError):

@@ -36,6 +36,12 @@ class Estimate(NamedTuple):
     stderr: float = 0.0
 
 
+class Noted(Estimate):
+    """An estimate with what else its check says of the model: plain data, for the study file."""
+
+    note: Mapping[str, Any] | None = None
+
+
 class FailedCheck(NamedTuple):
     """A check that gave no usable number: it raised, timed out or returned NaN or infinity."""
 
@@ -48,6 +54,11 @@ def as_measurement(value: object, what: str) -> Estimate | FailedCheck:
         return value
     stderr = 0.0
     if isinstance(value, tuple) and len(value) == 2:
+        if hasattr(value, "_fields") and not isinstance(value, Estimate):
+            raise ReportError(
+                f"{what} must be a number, got {value!r}: which of both is the value? Return "
+                f"one of them, or acetune.Estimate(value, stderr)"
+            )
         stderr = as_number(value[1], f"standard error of {what}")
         number = as_number(value[0], what, _COMPARED)
     else:
@@ -56,7 +67,27 @@ def as_measurement(value: object, what: str) -> Estimate | FailedCheck:
         return FailedCheck(f"{what} is {number}")
     if not (math.isfinite(stderr) and stderr >= 0.0):
         return FailedCheck(f"standard error of {what} is {stderr}")
+    if isinstance(value, Noted) and value.note is not None:
+        return with_note(Estimate(number, stderr), value.note)
     return Estimate(number, stderr)
+
+
+def with_note(found: Estimate, note: Mapping[str, Any] | None) -> Estimate:
+    """The estimate, with a note if there is one.
+
+    >>> with_note(Estimate(0.2), {"predicted": {"0": 1.0}}) == Estimate(0.2)
+    True
+    """
+    if note is None:
+        return found
+    noted = Noted(*found)
+    noted.note = dict(note)
+    return noted
+
+
+def note_of(found: object) -> Mapping[str, Any] | None:
+    """What else a check has said of the model, if anything."""
+    return found.note if isinstance(found, Noted) else None
 
 
 @dataclass(frozen=True, slots=True)

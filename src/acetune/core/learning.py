@@ -279,6 +279,8 @@ def combined(excess: tuple[float, ...]) -> float:
         largest = max(known, default=math.nan)
         if len(known) < len(excess) and not largest > 0:
             return math.nan
+    if math.isnan(largest):
+        return math.nan  # always the same object, so that what holds it can be compared
     return math.asinh(math.copysign(_LARGEST, largest) if math.isinf(largest) else largest)
 
 

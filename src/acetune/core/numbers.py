@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+import warnings
 from typing import SupportsFloat, SupportsIndex, TypeGuard
 
 from acetune.core.errors import AcetuneError, GoalError, ReportError
@@ -42,9 +43,19 @@ def as_number(value: object, what: str, why: str = "") -> float:
             f"{what} must be a number, got {value!r} of type {type(value).__name__}; give the "
             f"measured number itself{why}"
         )
-    if isinstance(value, SupportsFloat) and not isinstance(value, (str, bytes)):
+    if getattr(value, "requires_grad", False) is True:
+        value = value.detach()  # type: ignore[attr-defined]  # a tensor: its number is meant
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    if kind == "O" and getattr(value, "ndim", None) == 0:  # NumPy would take any object by force
+        return as_number(value.item(), what, why)  # type: ignore[attr-defined]
+    # NumPy makes numbers of texts, drops imaginary parts, and forgets units of time
+    plain = kind not in ("S", "U", "c", "m", "M", "V")
+    if plain and isinstance(value, SupportsFloat) and not isinstance(value, (str, bytes)):
         try:
-            return float(value)
+            with warnings.catch_warnings():
+                # a masked value is NaN, which is said where that matters
+                warnings.filterwarnings("ignore", "Warning: converting a masked element")
+                return float(value)
         except (TypeError, ValueError, OverflowError):
             pass
     raise ReportError(f"{what} must be a number, got {value!r} of type {type(value).__name__}")

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from acetune.core.errors import ReportCallError, ReportError
-from acetune.core.goals import Estimate, FailedCheck, Goals
+from acetune.core.goals import Estimate, FailedCheck, Goals, note_of, with_note
 from acetune.core.numbers import as_number, as_whole
 
 LARGEST_STEP = 2**62
@@ -110,13 +110,16 @@ def from_columns(
     return Estimate(value, stderr or 0.0)
 
 
-def to_json(found: Estimate | FailedCheck) -> list[float] | dict[str, str]:
-    """A measurement as JSON can hold it.
+def to_json(found: Estimate | FailedCheck) -> list[Any] | dict[str, str]:
+    """A measurement as JSON can hold it, its note last if it has one.
 
     >>> to_json(Estimate(0.24, 0.02)), to_json(FailedCheck("no data"))
     ([0.24, 0.02], {'error': 'no data'})
     """
-    return found._asdict() if isinstance(found, FailedCheck) else list(found)
+    if isinstance(found, FailedCheck):
+        return found._asdict()
+    note = note_of(found)
+    return list(found) if note is None else [*found, dict(note)]
 
 
 def to_named(found: Estimate) -> dict[str, float]:
@@ -125,11 +128,13 @@ def to_named(found: Estimate) -> dict[str, float]:
     >>> to_named(Estimate(0.24, 0.02))
     {'value': 0.24, 'stderr': 0.02}
     """
-    return found._asdict()
+    return {"value": found.value, "stderr": found.stderr}
 
 
 def from_json(found: Sequence[Any] | Mapping[str, Any]) -> Estimate | FailedCheck:
     """The measurement of which :func:`to_json` gave this; a failed check may be a list of one."""
     if isinstance(found, Mapping):
         return FailedCheck(found["error"])
-    return FailedCheck(*found) if len(found) == 1 else Estimate(*found)
+    if len(found) == 1:
+        return FailedCheck(*found)
+    return with_note(Estimate(*found[:2]), found[2] if len(found) > 2 else None)

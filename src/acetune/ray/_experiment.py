@@ -22,7 +22,7 @@ from acetune.policies.stopper import stopper_of
 from acetune.ray import _result_format as wire
 from acetune.ray.broadcast import Publisher, Terms, View
 from acetune.study.coordinator import StudyCoordinator
-from acetune.study.opening import describe_study, open_study
+from acetune.study.opening import OnChangedCheck, describe_study, open_study
 from acetune.study.session import Session, StudyTrial
 from acetune.study.store import Store
 from acetune.trial.checks import notice_bad_checks, timed_out
@@ -59,7 +59,12 @@ class Experiment:
     """One experiment, from its first trial to its end."""
 
     def __init__(
-        self, path: Path, experiment: str, terms: Terms, folder: Path | None = None
+        self,
+        path: Path,
+        experiment: str,
+        terms: Terms,
+        folder: Path | None = None,
+        on_changed_check: OnChangedCheck = "refuse",
     ) -> None:
         if path in _open:
             _open[path].close()
@@ -74,7 +79,13 @@ class Experiment:
         }
         packages = ("acetune", "ray", "numpy")
         description = describe_study(goals, (), terms.policy, {}, settings, packages=packages)
-        self.store: Store = open_study(path, description, folder)
+        self.store: Store = open_study(
+            path,
+            description,
+            folder,
+            on_changed_check,
+            "a Tuner has no place to measure kept models again",
+        )
         for text in self.store.notices:
             self._notice(text)
         self.coordinator = StudyCoordinator(self.store, stopper, terms.keep_models)

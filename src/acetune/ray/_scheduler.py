@@ -6,7 +6,7 @@ import contextlib
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ray.tune.schedulers import FIFOScheduler
 
@@ -19,7 +19,7 @@ from acetune.ray import _result_format as wire
 from acetune.ray._experiment import STUDY_NAME, Experiment, logger
 from acetune.ray._storage import Storage
 from acetune.ray.broadcast import Terms
-from acetune.study.opening import study_path
+from acetune.study.opening import require_on_changed_check, study_path
 from acetune.trial.link import Report
 
 _BAD_REPORT = Wording("bad_report", "its report makes no sense: {error}")
@@ -48,6 +48,10 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
     keep_models:
         Models of the best so many trials are kept: those that ``report(model=...)`` was given.
 
+    on_changed_check:
+        Where the check of a constraint was changed since the study file was begun: ``"refuse"``
+        (default) raises ``StudyChangedError``, ``"accept"`` goes on with values of both checks.
+
     >>> from acetune import Constraint
     >>> AceScheduler([Constraint("eod", upper=0.25)], "ace:truncation=0.5")  # doctest: +ELLIPSIS
     AceScheduler(eod <= 0.25; ACE(truncation=0.5, interval='adaptive', ...))
@@ -65,6 +69,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         study: str | Path | None = None,
         confirm_top: int = 1,
         keep_models: int = 3,
+        on_changed_check: Literal["refuse", "accept"] = "refuse",
     ) -> None:
         super().__init__()
         if isinstance(constraints, Constraint):
@@ -75,6 +80,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
                 f"{self._policy!r} checks constraints after the run, and a Tuner has no place for "
                 "that; use constraints='callback', or acetune.tune(..., engine='ray')"
             )
+        require_on_changed_check(on_changed_check, measure_again=False)
         require_whole("confirm_top", confirm_top, least=1)
         require_whole("keep_models", keep_models, least=1)
         self._constraints = tuple(constraints)
@@ -83,6 +89,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         self._metric, self._mode = metric, mode
         self._study = None if study is None else study_path(study)
         self._confirm_top, self._keep_models = confirm_top, keep_models
+        self._on_changed_check = on_changed_check
         self._experiment: Experiment | None = None
         self._latest: dict[str, object] = {}  # by trial: which result was seen last
 
@@ -189,7 +196,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         assert self._metric is not None and self._mode is not None
         goals = Goals(Objective(self._metric, self._mode), self._constraints)
         terms = Terms(goals, self._policy, self._confirm_top, self._keep_models)
-        return Experiment(path, storage.experiment, terms, folder)
+        return Experiment(path, storage.experiment, terms, folder, self._on_changed_check)
 
     def _message(self, result: Mapping[str, Any]) -> wire.Message:
         """The report in a result; one without acetune.ray.trial is taken as never checked."""

@@ -30,7 +30,12 @@ from acetune.report._markup import (
 )
 from acetune.study.findings import FoundCheckpoint, broken_limits, checkpoint_key
 from acetune.study.result import StudyResult
-from acetune.study.summary import describe_checkpoint, nothing_feasible
+from acetune.study.summary import (
+    changed_checks,
+    describe_checkpoint,
+    nothing_feasible,
+    one_class_words,
+)
 from acetune.study.trust import no_recommendation
 
 
@@ -59,6 +64,8 @@ def page_headline(
                 f"{count(missing, 'better checkpoint')} {'was' if missing == 1 else 'were'} "
                 "never checked."
             )
+    parts += map(sentence, one_class_words(best))
+    parts += map(sentence, changed_checks(result))
     return " ".join(filter(None, parts))
 
 

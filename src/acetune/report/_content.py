@@ -22,6 +22,7 @@ from acetune.study.trust import (
     account_words,
     after_failed_confirmation,
     claim,
+    towards_a_certificate,
     trust_in_best,
 )
 from acetune.study.view import StudyView
@@ -92,13 +93,21 @@ def _answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
         "trust": in_print(trust_in_best(result)),
         "claim": in_print(claim(result)) if result.status and view.goals.constraints else None,
         "account": account_words(result) if result.looks and view.goals.constraints else None,
-        "next": None if result.rejected is None else f"{after_failed_confirmation(result)}.",
+        "next": _next(result),
         "best_of_all": of_all and {**(as_json(view, of_all[0]) or {}), "stratum": of_all[1]},
         "candidates": [as_json(view, found) for found in result.candidates[:_SHOWN]],
         "nearest_misses": [as_json(view, found) for found in misses],
         "unchecked_better": missing,
         "words": in_print(page_headline(result, of_all, missing, running=view.running)),
     }
+
+
+def _next(result: StudyResult) -> str | None:
+    """What to do where fresh data gave no certificate."""
+    text = towards_a_certificate(result)
+    if result.rejected is not None:
+        text = after_failed_confirmation(result)
+    return None if text is None else f"{text}."
 
 
 def _later_checks(view: StudyView, best: FoundCheckpoint | None) -> dict[str, int] | None:

@@ -1,4 +1,4 @@
-"""What is done with kept models once the search is over: late checks, and confirmation."""
+"""What is done with kept models outside of the search: late checks, and confirmation."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from acetune.certification.evidence import Evidence, Refused, evidence_of, norma
 from acetune.certification.planning import more_rows
 from acetune.certification.procedure import Position, choose
 from acetune.core.errors import ReportError
+from acetune.core.formatting import count
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, as_measurement
 from acetune.run._driver import Driver
 from acetune.run._messages import Evaluate, Evaluated
@@ -32,6 +33,7 @@ from acetune.study.result import StudyResult
 from acetune.study.trust import no_recommendation
 from acetune.study.view import StudyView
 from acetune.trial.artifacts import Kept
+from acetune.trial.checks import takes_model
 
 _SAFE_ENOUGH = 2.5  # standard errors beyond what passes: more makes a certificate no likelier
 
@@ -47,16 +49,55 @@ def check_after_run(
         results = _check(driver, [kept for *_, kept in wave])
         with coordinator.store.transaction():
             for (_, trial, step, _), result in zip(wave, results, strict=True):
-                if result is None:
-                    continue
-                measured = result.measured
-                if result.error is not None:
-                    failed = FailedCheck(result.error)
-                    measured = {c.name: failed for c in coordinator.goals.constraints}
-                coordinator.check_after_run(trial, step, measured, result.costs)
+                if result is not None:
+                    _take_check(coordinator, trial, step, result)
     with coordinator.store.transaction():
         coordinator.kept_models.prune_after_run()
     coordinator.kept_models.sweep()
+
+
+def why_not_again(goals: Goals) -> str | None:
+    """Why kept models cannot be measured again by the checks of the study; None: they can."""
+    for limit in goals.constraints:
+        if limit.check is None:
+            return f"the check of {limit.name!r} comes with report(constraints=...)"
+        if not takes_model(limit.check):
+            return f"the check of {limit.name!r} takes no model, and sees the current step only"
+    return None
+
+
+def measure_again(driver: Driver, coordinator: StudyCoordinator, listeners: Listeners) -> None:
+    """Measure the kept models by a changed check, if that was asked for now or in a session before.
+
+    What is interrupted goes on in the next session: models that have no value yet wait for one.
+    """
+    store = coordinator.store
+    if store.waiting_change() is None:
+        return
+    waiting, lost = coordinator.kept_models.waiting_to_be_measured_again()
+    results = _check(driver, [kept for *_, kept in waiting])
+    with store.transaction():
+        for (_, trial, step, _), result in zip(waiting, results, strict=True):
+            if result is not None:
+                _take_check(coordinator, trial, step, result)
+        if None in results:
+            return  # cut off by the user
+        store.end_check_changes(time.time())
+        coordinator.kept_models.prune_after_run()
+    coordinator.kept_models.sweep()
+    text = f"{count(len(waiting), 'kept model')} measured again by the changed check"
+    if lost:
+        text += f"; {count(lost, 'model')} of replaced attempts left out"
+    listeners.notice(f"{text}; all other checkpoints count as never checked")
+
+
+def _take_check(coordinator: StudyCoordinator, trial: int, step: int, result: Evaluated) -> None:
+    """What the checks of a kept model have given."""
+    measured = result.measured
+    if result.error is not None:
+        failed = FailedCheck(result.error)
+        measured = {c.name: failed for c in coordinator.goals.constraints}
+    coordinator.check_after_run(trial, step, measured, result.costs)
 
 
 def confirm_best(
@@ -103,6 +144,7 @@ def confirm_best(
             if status == "holds":
                 break
     look.end()
+    look.say_suspicious(listeners)
 
 
 class _Look:
@@ -119,6 +161,7 @@ class _Look:
         self._coordinator, self._number, self._level = coordinator, number, level
         self.places, self.usable = places, usable  # all that was fixed; those whose model is there
         self._said: dict[CheckpointKey, Status] = {}
+        self._as_in_search: list[bool] = []  # of each model that was measured in this session
         for use in coordinator.store.rows("SELECT * FROM confirmations ORDER BY use"):
             # where confirm went wrong it is asked once more in this session
             if use["look"] == number and use["status"] != "unconfirmed":
@@ -182,6 +225,16 @@ class _Look:
             f"are gone: {ends}. The same call once more tests other candidates, in a new look"
         )
 
+    def say_suspicious(self, listeners: Listeners) -> None:
+        """Tell people where confirm seems to measure on the rows of the search."""
+        number = len(self._as_in_search)
+        if number >= 2 and all(self._as_in_search):  # of one alone it may be chance
+            listeners.notice(
+                f"confirm gave exactly what the search had measured, of all {number} models: are "
+                "these the rows of the search? Rows that a model was chosen by are not fresh, and "
+                "a certificate on them is worth nothing"
+            )
+
     def loss(self, found: FoundCheckpoint) -> float:
         """The loss of a candidate in the search."""
         return self._coordinator.goals.objective.loss(found.value)
@@ -235,6 +288,7 @@ class _Look:
         passes = all(bound.passes for bound in bounds.values())
         if status == "holds" and passes and goals.constraints and in_sequence:
             status = "certified"
+        self._as_in_search.append(_as_in_search(goals, found, values))
         store = self._coordinator.store
         with store.transaction():
             store.add_confirmation(
@@ -287,6 +341,14 @@ class _Look:
             return
         with self._coordinator.store.transaction():
             self._coordinator.store.end_look(self._number, time.time())
+
+
+def _as_in_search(goals: Goals, found: FoundCheckpoint, values: Mapping[str, Estimate]) -> bool:
+    """Whether fresh data gave the very numbers of the search, where chance has a part in them."""
+    estimated = [c.name for c in goals.constraints if not c.compared_directly]
+    same = [values[name] == found.constraints.get(name) for name in estimated if name in values]
+    tells = any(values[n].stderr > 0 and values[n].value not in (0.0, 1.0) for n in values)
+    return bool(same) and all(same) and tells
 
 
 def _usable(candidates: Sequence[FoundCheckpoint], listeners: Listeners) -> list[FoundCheckpoint]:

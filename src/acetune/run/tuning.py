@@ -24,7 +24,13 @@ from acetune.core.goals import (
 from acetune.interprocess.pickling import pickle_code
 from acetune.policies import Policy, make_policy
 from acetune.policies.stopper import stopper_of
-from acetune.run._confirmation import check_after_run, confirm_best, say_rejected
+from acetune.run._confirmation import (
+    check_after_run,
+    confirm_best,
+    measure_again,
+    say_rejected,
+    why_not_again,
+)
 from acetune.run._driver import Driver
 from acetune.run._dry_run import DryRun, TwoSteps, rehearse, without_limits
 from acetune.run._local_workers import IN_WORKER, LocalSite
@@ -44,9 +50,11 @@ from acetune.study.earlier_studies import EarlierStudies, kept_curves
 from acetune.study.margins import with_margins
 from acetune.study.opening import (
     CodeChangedWarning,
+    OnChangedCheck,
     describe_study,
     known_ranges,
     open_study,
+    require_on_changed_check,
     study_path,
 )
 from acetune.study.result import StudyResult, read_result
@@ -115,6 +123,7 @@ def tune(
     max_failures: int = 5,
     seed: int | None = None,
     study: str | Path | None = None,
+    on_changed_check: OnChangedCheck = "refuse",
     progress: bool = True,
     callbacks: Sequence[StudyCallback] = (),
     dry_run: Literal[False] = False,
@@ -153,6 +162,7 @@ def tune(
     max_failures: int = 5,
     seed: int | None = None,
     study: str | Path | None = None,
+    on_changed_check: OnChangedCheck = "refuse",
     progress: bool = True,
     callbacks: Sequence[StudyCallback] = (),
     dry_run: bool = False,
@@ -232,6 +242,13 @@ def tune(
         Makes the searcher's suggestions repeatable.
     study:
         The study file. The same call again goes on where it was. A temporary file by default.
+    on_changed_check:
+        What to do where a check has been changed since ``study`` was begun: its code, that of
+        functions it calls in your own files, or its options. ``"refuse"`` (default) raises
+        :class:`StudyChangedError`. ``"measure_again"`` measures the models that were kept again and
+        sets all earlier values aside: other checkpoints count as never checked. ``"accept"`` goes
+        on with values of both checks side by side. What was done is in the study file and in the
+        summary.
     progress, callbacks:
         Whether to show progress, and your own listeners.
     dry_run:
@@ -249,6 +266,7 @@ def tune(
         raise GoalError(
             f"constraints must be a list, got {constraints!r}; write constraints=[Constraint(...)]"
         )
+    require_on_changed_check(on_changed_check)
     path = _study_path(study)
     if dry_run and study is None:
         path.parent.rmdir()  # it was made for a study that is not kept here
@@ -328,10 +346,16 @@ def tune(
             chosen,
             searched.describe(),
             described,
-            code=[train],
+            train=train,
+            confirm=confirm,
             confidence=confidence,
         )
-        store = open_study(path, description)
+        store = open_study(
+            path,
+            description,
+            on_changed_check=on_changed_check,
+            unmeasurable=why_not_again(goals),
+        )
         open_things.callback(store.close)
         coordinator = StudyCoordinator(store, stopper, keep_models)
         with store.understanding():
@@ -357,6 +381,7 @@ def tune(
             listeners.notice(text)
         with driver.signals():
             try:
+                measure_again(driver, coordinator, listeners)
                 driver.run(under_way)
                 if chosen.checks_after_run and goals.constraints:
                     check_after_run(driver, coordinator, top, settings.workers)

@@ -22,6 +22,8 @@ _GROWTH = 1.15  # the trees grow anew when there are so many times as many repor
 _CANDIDATES, _NEAR = 400, 0.5  # configurations that are compared; the share near the best ones
 _ELITE, _REACH = 5, 0.15  # how many best ones, and how far from them
 _DRAWN = 4  # trees that are asked at each suggestion
+_DRAWS = 3  # random configurations at the start, of which the shortest is taken
+_FEWEST_LENGTHS = 3  # trials from which on it is known how long others will be
 _MOST_TRIALS, _MOST_CHECKS = 1500, 16  # that the trees learn from, and of each
 _MOST_EARLIER = _MOST_TRIALS // 2  # trials of earlier studies: so that they leave room
 # shares of its steps at which a trial is looked at
@@ -42,6 +44,9 @@ class ForestSearcher(Searcher):
     none does, how near it comes. The most promising of many random configurations, half of them
     near the best ones so far, is tried next. The draw keeps the search from settling early
     (Thompson sampling), and some trials stay random.
+
+    The first trials are random, and rather short ones, where the number of steps follows from the
+    configuration: much is learned before much time is spent.
 
     A configuration may lack dimensions, as where one depends on the value of another: the trees
     treat that as a value of its own, and learn which configurations have which.
@@ -72,7 +77,7 @@ class ForestSearcher(Searcher):
         self._told = _Told(space)
         self._curves: Curves = self._told
         self._earlier: list[Curve] = []
-        self._fitted: tuple[int, _Forests | None] = (0, None)
+        self._learned: tuple[int, _Forests | _Lengths | None] = (0, None)
 
     def watch(self, curves: Curves) -> None:
         """Learn from these curves from now on, instead of from what is told."""
@@ -89,7 +94,7 @@ class ForestSearcher(Searcher):
             kept = dict.fromkeys([*best, *drawn])  # each once, the best among them
             earlier = [earlier[i] for i in sorted(list(kept)[:_MOST_EARLIER])]
         self._earlier = list(earlier)
-        self._fitted = (0, None)
+        self._learned = (0, None)
 
     def ask(self, trial: int) -> dict[str, Any]:
         """The next point to try first, or else the most promising configuration."""
@@ -97,9 +102,12 @@ class ForestSearcher(Searcher):
         place = rng.random(len(self._space.dimensions))
         point = self._points.pop(0) if self._points else {}
         if not point:
-            forests = self._forests()
-            if forests is not None and rng.random() >= _RANDOM:
-                place = forests.most_promising(rng)
+            learned = self._learn()
+            if isinstance(learned, _Lengths):
+                others = rng.random((_DRAWS - 1, len(place)))
+                place = learned.shortest(np.vstack([place, others]))
+            elif learned is not None and rng.random() >= _RANDOM:
+                place = learned.most_promising(rng)
         params = self._space.at(place.tolist(), point)
         self._told.asked[trial] = params
         return params
@@ -124,19 +132,23 @@ class ForestSearcher(Searcher):
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _forests(self) -> _Forests | None:
+    def _learn(self) -> _Forests | _Lengths | None:
         """What was learned at the last of the fixed numbers of reports."""
         reports, due = self._curves.reports, 1
         # where much is known beforehand, trees take long to grow and a few reports say little
         least = max(1, sum(len(curve.steps) for curve in self._earlier) // 100)
         while (later := max(due + least, math.floor(due * _GROWTH))) <= reports:
             due = later
-        if due != self._fitted[0]:
+        if due != self._learned[0]:
             curves = [*self._earlier, *self._curves.first(due)]
             rng = np.random.default_rng([self._seed, 0, due])
-            forests = _Forests(self._space, curves, rng) if len(curves) >= _START else None
-            self._fitted = due, forests
-        return self._fitted[1]
+            learned: _Forests | _Lengths | None = None
+            if len(curves) >= _START:
+                learned = _Forests(self._space, curves, rng)
+            elif len(curves) >= _FEWEST_LENGTHS and len(set(_lengths(curves))) > 1:
+                learned = _Lengths(self._space, curves, rng)
+            self._learned = due, learned
+        return self._learned[1]
 
 
 class _Told:
@@ -162,6 +174,29 @@ class _Told:
         self._ended.append(curve)
 
 
+def _lengths(curves: Sequence[Curve]) -> list[int]:
+    """How many steps trials have in all; of one that did not say so: as many as any has made."""
+    longest = max(1, *(curve.steps[-1] for curve in curves))
+    return [curve.total_steps or longest for curve in curves]
+
+
+class _Lengths:
+    """How many steps a configuration will have."""
+
+    def __init__(self, space: Space, curves: Sequence[Curve], rng: np.random.Generator) -> None:
+        places = np.array([space.place(curve.params) for curve in curves])
+        # lengths follow from the configuration without noise, mostly from one dimension: small
+        # leaves, and enough cuts to find it
+        tries = 4 * places.shape[1]
+        self._trees = RandomTrees(places, np.log(_lengths(curves)), rng, leaf=1, tries=tries)
+
+    def shortest(self, places: Floats) -> Floats:
+        """The place that will have the fewest."""
+        steps = self._trees.predict(places, np.arange(self._trees.trees))
+        found: Floats = places[np.argmin(steps)]
+        return found
+
+
 class _Forests:
     """What was learned from curves: losses, and how far beyond each limit, by place and step."""
 
@@ -172,8 +207,7 @@ class _Forests:
             chosen = rng.choice(len(curves), size=_MOST_TRIALS, replace=False)
             curves = [curves[i] for i in np.sort(chosen)]
         self._places = np.array([space.place(curve.params) for curve in curves])
-        longest = max(1, *(curve.steps[-1] for curve in curves))
-        lengths = [curve.total_steps or longest for curve in curves]
+        lengths = _lengths(curves)
         self._losses = self._learn_losses(curves, lengths, rng)
         limits = max((len(excess) for curve in curves for _, excess in curve.checks), default=0)
         found = [self._learn_limit(i, curves, lengths, rng) for i in range(limits)]

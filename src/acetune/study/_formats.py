@@ -16,7 +16,7 @@ from acetune.core.reason import NO_REASON, Reason, Wording
 from acetune.study.connections import connect_to_read
 from acetune.trial.artifacts import sync_folder
 
-FORMAT = 5
+FORMAT = 6
 
 SCHEMA = """
 CREATE TABLE study (                -- one row
@@ -27,7 +27,8 @@ CREATE TABLE study (                -- one row
     space       TEXT NOT NULL,      -- JSON
     settings    TEXT NOT NULL,      -- JSON: budgets, workers, seed, searcher, confirm_top, source
     versions    TEXT NOT NULL,      -- JSON: of Python and the packages that matter
-    code_hash   TEXT NOT NULL,      -- of the training function
+    code_hash   TEXT NOT NULL,      -- of the source of train and checks: compared where code is {}
+    code        TEXT NOT NULL DEFAULT '{}', -- JSON: what train, confirm and each check are made of
     created     REAL NOT NULL,
     confidence  REAL NOT NULL DEFAULT 0.95 -- of certificates; fixed when the study is created
 );
@@ -68,6 +69,7 @@ CREATE TABLE checks (
     seq INTEGER NOT NULL, "constraint" TEXT NOT NULL, value REAL, stderr REAL, cost_s REAL,
     error TEXT,
     margin_se REAL NOT NULL DEFAULT 0,  -- in force when it was judged: a resume keeps to it
+    note TEXT,                          -- JSON: what else the check has said of the model
     PRIMARY KEY (seq, "constraint")
 ) WITHOUT ROWID;
 CREATE TABLE checkpoints (          -- kept models, and what resumable trials go on from
@@ -83,6 +85,19 @@ CREATE TABLE looks (                -- rounds of confirmation: what was fixed be
     data TEXT,                      -- which fresh rows: a name or a checksum; NULL: not said
     candidates TEXT NOT NULL,       -- JSON list: [trial, attempt, step], in the order of the test
     started REAL NOT NULL, ended REAL   -- NULL: it goes on with the next session
+);
+CREATE TABLE check_changes (        -- with which changed checks the study went on
+    change INTEGER PRIMARY KEY, time REAL NOT NULL,
+    seq INTEGER NOT NULL,           -- the last report before it
+    how TEXT NOT NULL,              -- accept measure_again; data confirm: a warning was given
+    what TEXT NOT NULL,             -- JSON list: what has changed, a line each
+    done REAL                       -- when it was settled; NULL: models wait to be measured again
+);
+CREATE TABLE earlier_checks (       -- values of an earlier check, set aside by measure_again
+    change INTEGER NOT NULL, seq INTEGER NOT NULL, trial INTEGER NOT NULL,
+    attempt INTEGER NOT NULL, checked_step INTEGER, checked_objective REAL,
+    "constraint" TEXT NOT NULL, value REAL, stderr REAL, cost_s REAL, error TEXT,
+    margin_se REAL NOT NULL, note TEXT
 );
 CREATE TABLE confirmations (        -- every use of the confirmation data
     use INTEGER PRIMARY KEY, trial INTEGER NOT NULL, attempt INTEGER NOT NULL,
@@ -189,7 +204,29 @@ def _to_5(db: sqlite3.Connection) -> None:
             )
 
 
-_STEPS = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5}  # from each older format to the next one
+def _to_6(db: sqlite3.Connection) -> None:
+    """What the checks are, how they have changed, and what they say beside a value."""
+    db.execute("ALTER TABLE study ADD COLUMN code TEXT NOT NULL DEFAULT '{}'")
+    db.execute("ALTER TABLE checks ADD COLUMN note TEXT")
+    db.execute(
+        "CREATE TABLE check_changes (change INTEGER PRIMARY KEY, time REAL NOT NULL, "
+        "seq INTEGER NOT NULL, how TEXT NOT NULL, what TEXT NOT NULL, done REAL)"
+    )
+    db.execute(
+        "CREATE TABLE earlier_checks (change INTEGER NOT NULL, seq INTEGER NOT NULL, "
+        "trial INTEGER NOT NULL, attempt INTEGER NOT NULL, checked_step INTEGER, "
+        'checked_objective REAL, "constraint" TEXT NOT NULL, value REAL, stderr REAL, '
+        "cost_s REAL, error TEXT, margin_se REAL NOT NULL, note TEXT)"
+    )
+
+
+_STEPS = {
+    1: _to_2,
+    2: _to_3,
+    3: _to_4,
+    4: _to_5,
+    5: _to_6,
+}  # from each older format to the next one
 
 
 def known_format(db: sqlite3.Connection, path: Path) -> int:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 
 from acetune.core.decision import Decision
-from acetune.core.goals import Goals
+from acetune.core.goals import Goals, note_of
 from acetune.core.reason import Reason
 from acetune.core.report_values import to_columns
 from acetune.study._kept_models import KeptModels
@@ -103,7 +103,11 @@ class StudyJournal(Journal):
         for name, result in (report.measured or {}).items():
             value, stderr, error = to_columns(result)
             cost_s = (report.check_cost_s or {}).get(name)
-            checks.append(CheckRow(name, value, stderr, cost_s, error, self._margins[name]))
+            note = note_of(result)
+            written = None if note is None else json.dumps(dict(note), default=str)
+            checks.append(
+                CheckRow(name, value, stderr, cost_s, error, self._margins[name], written)
+            )
         self._store.add_report(
             (
                 trial.number,

@@ -144,6 +144,23 @@ class KeptModels:
             key=lambda waiting: waiting[:3],
         )
 
+    def waiting_to_be_measured_again(self) -> tuple[list[tuple[float, int, int, Kept]], int]:
+        """Loss, trial, step and model of each one without a check, best first.
+
+        And how many there are of attempts that another one has replaced.
+        """
+        checked, found, lost = self._store.checked(), [], 0
+        for key, kept in self._models.items():
+            if key in checked:
+                continue
+            record = self._stopper.history.trials.get(key[0])
+            index = None if record is None else record.log.find(key[2])
+            if record is None or index is None or key[1] != record.attempt:
+                lost += 1
+            else:
+                found.append((record.log.loss[index], key[0], key[2], kept))
+        return sorted(found, key=lambda waiting: waiting[:3]), lost
+
     def note(self, trial: int, attempt: int, check: CheckResult | None) -> None:
         """A checkpoint was checked: remember where it stands if it may be certified."""
         goals = self._stopper.goals

@@ -14,7 +14,12 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from acetune.core.goals import Objective
-from acetune.study.best_checkpoints import bold_checkpoints, valid_at, valid_checkpoints
+from acetune.study.best_checkpoints import (
+    bold_checkpoints,
+    valid_at,
+    valid_checkpoints,
+    with_notes,
+)
 from acetune.study.findings import (
     Bound,
     Confirmation,
@@ -42,6 +47,7 @@ def candidates_of(view: StudyView) -> list[FoundCheckpoint]:
     judged = [valid_at(view, *place) for place in places]
     found = with_judged(best, [one for one in judged if one is not None], view.goals.objective)
     ranges = read_ranges(settings)
+    found = with_notes(view, found)
     return with_next_best([with_confirmation(one, uses, ranges) for one in found])
 
 

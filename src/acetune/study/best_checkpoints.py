@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -194,6 +196,25 @@ def checkpoint(view: StudyView, row: int) -> FoundCheckpoint:
     step, value = int(reports.checked_step[row]), float(reports.checked_objective[row])
     found = _found(view, row, step, value, measured(view, row), float(reports.violation[row]))
     return replace(found, margins=margins(view, row))
+
+
+def with_notes(view: StudyView, found: Sequence[FoundCheckpoint]) -> list[FoundCheckpoint]:
+    """The checkpoints with what else their checks said, asked of the file."""
+    if not found:
+        return []
+    wanted = {(one.trial, one.attempt, one.step): one for one in found}
+    sql = (
+        'SELECT trial, attempt, checked_step, "constraint", note FROM checks '
+        "JOIN reports USING (seq) WHERE note IS NOT NULL AND trial IN "
+        f"({', '.join('?' * len(wanted))}) ORDER BY seq"
+    )
+    notes: dict[tuple[int, int, int], dict[str, Any]] = {}
+    with view.open() as store:
+        for row in store.rows(sql, tuple(one.trial for one in wanted.values())):
+            key = row["trial"], row["attempt"], row["checked_step"]
+            if key in wanted:
+                notes.setdefault(key, {})[row["constraint"]] = json.loads(row["note"])
+    return [replace(one, notes=notes.get((one.trial, one.attempt, one.step), {})) for one in found]
 
 
 def _found(

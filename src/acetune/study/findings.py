@@ -87,11 +87,14 @@ CheckpointKey: TypeAlias = tuple[int, int, int]  # trial, attempt and step of a 
 def latest_uses(uses: Sequence[Mapping[str, Any]]) -> dict[CheckpointKey, Mapping[str, Any]]:
     """The latest use of the confirmation data on each checkpoint, in the order of the first.
 
-    A certificate stands until a limit is found to be broken.
+    A certificate stands until a limit is found to be broken. Where ``confirm`` went wrong nothing
+    was learned: what was said before stands.
     """
     found: dict[CheckpointKey, Mapping[str, Any]] = {}
     for use in uses:
         key = use["trial"], use["attempt"], use["step"]
+        if key in found and use["status"] == "unconfirmed":
+            continue
         if key in found and found[key]["status"] == "certified" and use["status"] != "broken":
             continue
         found[key] = use
@@ -157,6 +160,8 @@ class FoundCheckpoint:
     next_best: FoundCheckpoint | None = field(default=None, repr=False, compare=False)
     # by which the checks judged it then, in standard errors; those of the study may be others now
     margins: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
+    # what else the checks said, by constraint: the shares of the model's predictions
+    notes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def status(self) -> Status:

@@ -13,11 +13,13 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from acetune.core.errors import GoalError, StudyChangedError
+from acetune.core.errors import GoalError, GoalWarning, StudyChangedError
 from acetune.core.goals import Constraint, Goals, goals_to_json
 from acetune.policies import Policy
+from acetune.study import _code_identity as identities
+from acetune.study._code_identity import Identity, identity_of
 from acetune.study._formats import CONFIDENCE
 from acetune.study.store import Store
 
@@ -29,8 +31,27 @@ _DIMENSIONS = {
 }
 
 
+OnChangedCheck: TypeAlias = Literal["refuse", "accept", "measure_again"]
+
+
 class CodeChangedWarning(UserWarning):
-    """A study goes on with a training function that differs from the one it began with."""
+    """A study goes on with other code than it began with, or with other data of a check.
+
+    A check whose own code or options have changed is refused, see :func:`acetune.tune`.
+    """
+
+
+def require_on_changed_check(value: str, *, measure_again: bool = True) -> None:
+    """Refuse what is no way to go on with a changed check."""
+    if value not in get_args(OnChangedCheck):
+        raise GoalError(
+            "on_changed_check must be 'refuse', 'accept' or 'measure_again', got " + repr(value)
+        )
+    if value == "measure_again" and not measure_again:
+        raise GoalError(
+            "on_changed_check='measure_again' needs acetune.tune(), which has a place to measure "
+            "kept models: here give 'accept', or begin a new study"
+        )
 
 
 def study_path(study: str | Path) -> Path:
@@ -50,13 +71,23 @@ def describe_study(
     policy: Policy,
     space: Mapping[str, Any],
     settings: Mapping[str, Any],
-    code: Sequence[Callable[..., object]] = (),
+    train: Callable[..., object] | None = None,
+    confirm: Callable[..., object] | None = None,
     packages: Sequence[str] = ("acetune", "optuna", "numpy"),
     confidence: float = CONFIDENCE,
 ) -> dict[str, Any]:
-    """The one row of the table ``study``. ``code`` is the user's, besides the checks."""
+    """The one row of the table ``study``."""
     objective, constraints = goals_to_json(goals, on_config)
-    checks = [c.check for c in (*goals.constraints, *on_config) if c.check is not None]
+    checks = {c.name: c.check for c in (*goals.constraints, *on_config) if c.check is not None}
+    arrays: dict[int, tuple[object, str]] = {}  # several checks may share one: it is read once
+    code: dict[str, Any] = {
+        "checks": {name: identity_of(check, digests=arrays) for name, check in checks.items()}
+    }
+    if train is not None:  # its data may be anything, and measures nothing
+        code["train"] = identity_of(train, with_data=False)
+    if confirm is not None:
+        code["confirm"] = identity_of(confirm, digests=arrays)
+    functions = [*(() if train is None else (train,)), *checks.values()]
     return {
         "objective": objective,
         "constraints": constraints,
@@ -64,7 +95,8 @@ def describe_study(
         "space": json.dumps(space),
         "settings": json.dumps(settings),
         "versions": json.dumps(installed_versions(tuple(packages))),
-        "code_hash": _code_hash(*code, *checks),
+        "code_hash": _code_hash(*functions),
+        "code": _code_to_json(code),
         "created": time.time(),
         "confidence": confidence,
     }
@@ -89,19 +121,46 @@ def known_ranges(goals: Goals) -> dict[str, list[float | None]]:
                 f"constraint {constraint.name!r}: value_range of its check must be the least and "
                 f"the largest possible value, such as (0.0, 1.0), got {known!r}"
             )
+        if not callable(getattr(constraint.check, "require_limit", None)):  # it has looked itself
+            _look_at_limit(constraint, low, high)
         ranges[constraint.name] = [end if math.isfinite(end) else None for end in (low, high)]
     return ranges
 
 
-def open_study(path: Path, description: Mapping[str, Any], experiment: Path | None = None) -> Store:
+def _look_at_limit(constraint: Constraint, low: float, high: float) -> None:
+    """A limit beyond what its check can give is in other units, most likely."""
+    name, limit = f"constraint {constraint.name!r}", constraint.limit
+    upper = constraint.lower is None
+    between = f"lies between {low:g} and {high:g}, as its check says (value_range)"
+    if (limit < low) if upper else (limit > high):
+        raise GoalError(f"{name} {between}, so nothing can meet {constraint.describe()}")
+    if (limit > high) if upper else (limit < low):
+        percent = f"; for {limit:g} % write {limit / 100:g}" if 1 < limit <= 100 else ""
+        warnings.warn(
+            f"{name} {between}, so {constraint.describe()} always holds{percent}",
+            GoalWarning,
+            stacklevel=4,  # the caller of tune()
+        )
+
+
+def open_study(
+    path: Path,
+    description: Mapping[str, Any],
+    experiment: Path | None = None,
+    on_changed_check: OnChangedCheck = "refuse",
+    unmeasurable: str | None = None,
+) -> Store:
     """Make the file, or open the one that is there if it is of the same study.
 
     A study in which nothing was reported is begun anew if the call is another one now, and if all
     its trials have failed: they would count against the budget for nothing. ``experiment`` is the
-    folder of the Ray experiment that keeps the models, if one does.
+    folder of the Ray experiment that keeps the models, if one does. ``unmeasurable`` says why kept
+    models cannot be measured again, if they cannot.
     """
     if not path.exists():
-        return Store.create(path, description, experiment)
+        store = Store.create(path, description, experiment)
+        store.notices.extend(_not_followed(description))
+        return store
     anew = False
 
     def look(store: Store) -> None:
@@ -121,19 +180,203 @@ def open_study(path: Path, description: Mapping[str, Any], experiment: Path | No
                 f"with, {known:g}: how the probability of an error is spent was fixed then; give "
                 f"confidence={known:g}, or begin a new study with other fresh rows"
             )
-        if store.study()["code_hash"] != description["code_hash"]:
-            warnings.warn(
-                f"the training function or a check has changed since {path} was begun; its earlier "
-                "trials are compared with the new ones all the same",
-                CodeChangedWarning,
-                stacklevel=4,  # the caller of tune()
-            )
+        compared = _compare_code(store, description, on_changed_check, unmeasurable)
+        for text in compared.warnings:
+            warnings.warn(text, CodeChangedWarning, stacklevel=4)  # the caller of tune()
         with store.transaction():
-            store.set_settings(*(description[n] for n in ("settings", "code_hash", "constraints")))
+            compared.write()
+            store.set_settings(description["settings"], description["constraints"])
     except BaseException:
         store.close()
         raise
     return store
+
+
+def _code_to_json(code: Mapping[str, Any]) -> str:
+    """Identities as the study file has them."""
+    plain: dict[str, Any] = {
+        what: found._asdict() for what, found in code.items() if isinstance(found, Identity)
+    }
+    plain["checks"] = {name: found._asdict() for name, found in code["checks"].items()}
+    return json.dumps(plain)
+
+
+def _not_followed(description: Mapping[str, Any]) -> list[str]:
+    """What in a check will not be compared when the study goes on."""
+    return [
+        f"not compared when the study goes on, in the check of {name!r}: "
+        + "; ".join(found["not_followed"])
+        for name, found in json.loads(description["code"])["checks"].items()
+        if found["not_followed"]
+    ]
+
+
+def _compare_code(
+    store: Store,
+    description: Mapping[str, Any],
+    on_changed_check: OnChangedCheck,
+    unmeasurable: str | None,
+) -> _Compared:
+    """Whether train, confirm and the checks are those of the file; an error if they may not be."""
+    study = store.study()
+    known, given = json.loads(study["code"]), json.loads(description["code"])
+    if not known:
+        warned = _compare_hashes(store, study, description)
+        return _Compared(
+            warned, lambda: store.set_code(description["code"], description["code_hash"])
+        )
+    now = {what: Identity(**found) for what, found in given.items() if what != "checks"}
+    checks = {name: Identity(**found) for name, found in given["checks"].items()}
+    constraints = json.loads(description["constraints"])
+    on_config = {limit["name"] for limit in constraints if limit["on"] == "config"}
+    measured = store.measured_constraints() | on_config
+    changed: dict[str, list[str]] = {}
+    data: list[str] = []
+    for limit in constraints:
+        name = limit["name"]
+        old, new = known["checks"].get(name), checks.get(name)
+        if name not in measured or (old is None and new is None):
+            continue  # no value of the check is in the study
+        if old is None or new is None:
+            where = "report(constraints=...)", "Constraint(check=...)"
+            before, after = where if old is None else where[::-1]
+            changed[name] = [f"its check came with {before}, and comes with {after} now"]
+            continue
+        found = identities.changes(old, new)
+        if found.code:
+            changed[name] = found.code
+        if found.data:
+            data.append(f"{name}: {', '.join(found.data)}")
+        for what in found.unknown:
+            store.notices.append(
+                f"nobody can tell whether the check of {name!r} is still the same: {what}"
+            )
+        if not found.code:
+            checks[name] = identities.merged(old, new)
+    lines = [f"{name}: {line}" for name, some in changed.items() for line in some]
+    if changed and on_changed_check == "measure_again":
+        if on_config & set(changed):
+            unmeasurable = "it is a check of the configuration, which decides what is trained"
+        if unmeasurable is not None:
+            raise StudyChangedError(
+                f"{_checks_of(changed)} cannot be measured again for {store.path}: {unmeasurable}; "
+                "begin a new study, or go on all the same with on_changed_check='accept'"
+            )
+    if changed and on_changed_check == "refuse":
+        raise StudyChangedError(_changed_check(store.path, changed, lines, unmeasurable))
+    warned = _look_at_train(store, known.get("train"), now.get("train"))
+    confirm = _look_at_confirm(store, known.get("confirm"), now.get("confirm"))
+    if not warned and "train" in now and "train" in known:
+        now["train"] = identities.merged(known["train"], now["train"])
+    # a session without confirm does not make the next one a first
+    if "confirm" not in now and "confirm" in known:
+        now["confirm"] = Identity(**known["confirm"])
+    if data:
+        warned.append(
+            f"data that a check uses has changed since {store.path} was begun ({'; '.join(data)}); "
+            "values that were measured on the earlier data stay in the study, beside the new ones"
+        )
+
+    def write() -> None:
+        moment = time.time()
+        if changed:
+            again = on_changed_check == "measure_again"
+            ended = None if again else moment
+            change = store.add_check_change(on_changed_check, lines, moment, ended)
+            if again:
+                store.set_checks_aside(change)
+        for how, what in (("data", data), ("confirm", confirm)):
+            if what:
+                store.add_check_change(how, what, moment, moment)
+        store.set_code(_code_to_json({**now, "checks": checks}), description["code_hash"])
+
+    return _Compared(warned, write)
+
+
+class _Compared(NamedTuple):
+    """What to warn of, and what to write once that was done."""
+
+    warnings: list[str]
+    write: Callable[[], None]
+
+
+def _look_at_train(
+    store: Store, known: Mapping[str, Any] | None, now: Identity | None
+) -> list[str]:
+    """What to warn of where the training function has changed."""
+    found = None if known is None or now is None else identities.changes(known, now)
+    if found is None or not found.code:
+        return []
+    return [
+        f"the training function has changed since {store.path} was begun ({_few(found.code)}); its "
+        "earlier trials are compared with the new ones all the same, and so are values of checks "
+        "that it gives to report()"
+    ]
+
+
+def _look_at_confirm(
+    store: Store, known: Mapping[str, Any] | None, now: Identity | None
+) -> list[str]:
+    """Say where ``confirm`` has changed after fresh data was looked at; returns what has changed.
+
+    It is not refused: one that went wrong has to be mended.
+    """
+    found = None if known is None or now is None else identities.changes(known, now)
+    if found is None or not (found.code or found.data) or not store.looks():
+        return []
+    lines = [*found.code, *(f"its data has changed: {name}" for name in found.data)]
+    store.notices.append(
+        f"confirm has changed since fresh data was looked at ({_few(lines)}); what it said before "
+        "stands, and is not measured again on the same rows"
+    )
+    return lines
+
+
+def _compare_hashes(
+    store: Store, study: Mapping[str, Any], description: Mapping[str, Any]
+) -> list[str]:
+    """A file of a version that has kept no more than one hash of the sources' text."""
+    if study["code_hash"] == description["code_hash"]:
+        return []
+    return [
+        f"the training function or a check has changed since {store.path} was begun; its earlier "
+        "trials are compared with the new ones all the same"
+    ]
+
+
+def _few(lines: Sequence[str]) -> str:
+    """The first lines, in one."""
+    more = f", and {len(lines) - 3} more" if len(lines) > 3 else ""
+    return ", ".join(lines[:3]) + more
+
+
+def _checks_of(changed: Mapping[str, object]) -> str:
+    names = ", ".join(map(repr, changed))
+    return f"the check{'s' * (len(changed) > 1)} of {names}"
+
+
+def _changed_check(
+    path: Path, changed: Mapping[str, object], lines: Sequence[str], unmeasurable: str | None
+) -> str:
+    """What differs in checks, and the ways out."""
+    several = len(changed) > 1
+    again = (
+        "To measure the kept models again, and set all values of the earlier check aside:  "
+        'on_changed_check="measure_again"\n'
+    )
+    if unmeasurable is not None:
+        again = ""
+    differences = "\n".join(f"  {line}" for line in lines)
+    return (
+        f"{_checks_of(changed)} in this call {'are' if several else 'is'} not the one"
+        f"{'s' * several} that {path} was begun with, whose values would stay beside the new "
+        f"ones:\n{differences}\n"
+        f"To begin a new study give another file, study=..., or delete this one:  rm -r {path}*\n"
+        f"{again}"
+        "To go on all the same, because it still measures the same:  "
+        'on_changed_check="accept"\n'
+        "(with acetune run and acetune resume: --on-changed-check)"
+    )
 
 
 def _is_to_begin_anew(store: Store, description: Mapping[str, Any]) -> bool:

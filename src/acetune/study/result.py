@@ -121,7 +121,10 @@ class StudyResult:
     finite_reports: int = 0  # whose objective was a finite number; only such are worth a check
     due_at_every_step: bool = False  # whether a check was, in every trial
     confidence: float = 0.95  # of certificates
+    # with which changed checks the study went on: how, what has changed, after which report
+    check_changes: Sequence[Mapping[str, Any]] = ()
     looks: Sequence[Mapping[str, Any]] = ()  # at fresh data: what each tested, and at which level
+    confirm_error: str | None = None  # of the last use of fresh data, where confirm went wrong
 
     @property
     def status(self) -> Status | None:
@@ -268,8 +271,15 @@ def result_of(view: StudyView) -> StudyResult:
         finite_reports=int(np.count_nonzero(np.isfinite(reports.objective) & steps)),
         due_at_every_step=_due_at_every_step(view.trials),
         confidence=view.info["confidence"],
+        check_changes=view.check_changes,
         looks=view.looks,
+        confirm_error=_confirm_error(view),
     )
+
+
+def _confirm_error(view: StudyView) -> str | None:
+    last = view.confirmations[-1] if view.confirmations else None
+    return last["error"] if last is not None and last["status"] == "unconfirmed" else None
 
 
 def _due_at_every_step(trials: Iterable[TrialRow]) -> bool:

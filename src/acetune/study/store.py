@@ -106,6 +106,7 @@ class CheckRow(NamedTuple):
     cost_s: float | None
     error: str | None
     margin_se: float = 0.0  # by which it was judged
+    note: str | None = None  # JSON: what else the check has said of the model
 
     @property
     def measurement(self) -> Estimate | FailedCheck:
@@ -380,7 +381,9 @@ class Store:
         self._db.execute(f"INSERT INTO reports VALUES ({marks})", (self._seq, *row))
         for check in checks:
             check = check._replace(error=_writable(check.error))
-            self._db.execute("INSERT INTO checks VALUES (?, ?, ?, ?, ?, ?, ?)", (self._seq, *check))
+            self._db.execute(
+                "INSERT INTO checks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (self._seq, *check)
+            )
         return self._seq
 
     def add_checkpoint(
@@ -515,12 +518,58 @@ class Store:
         text = f"nothing was reported in {self.path.name} so far: the study is begun anew"
         self.notices.append(text)
 
-    def set_settings(self, settings: str, code_hash: str, constraints: str) -> None:
+    def set_settings(self, settings: str, constraints: str) -> None:
         """What a resume may change: settings, and margins that acetune chooses."""
-        self._db.execute(
-            "UPDATE study SET settings = ?, code_hash = ?, constraints = ?",
-            (settings, code_hash, constraints),
+        self._db.execute("UPDATE study SET settings = ?, constraints = ?", (settings, constraints))
+
+    def set_code(self, code: str, code_hash: str) -> None:
+        """What train, confirm and the checks are made of now."""
+        self._db.execute("UPDATE study SET code = ?, code_hash = ?", (code, code_hash))
+
+    def add_check_change(
+        self, how: str, what: Sequence[str], time: float, done: float | None
+    ) -> int:
+        """The study goes on with a changed check."""
+        cursor = self._db.execute(
+            "INSERT INTO check_changes (time, seq, how, what, done) VALUES (?, ?, ?, ?, ?)",
+            (time, self._seq, how, _writable(json.dumps(list(what))), done),
         )
+        return int(cursor.lastrowid or 0)
+
+    def set_checks_aside(self, change: int) -> None:
+        """What was measured so far counts no more; it is kept, in a table of its own."""
+        self._db.execute(
+            "INSERT INTO earlier_checks SELECT ?, seq, trial, attempt, checked_step, "
+            'checked_objective, "constraint", value, stderr, cost_s, error, margin_se, note '
+            "FROM checks JOIN reports USING (seq)",
+            (change,),
+        )
+        self._db.execute("DELETE FROM checks")
+        self._db.execute("DELETE FROM reports WHERE kind != 'step'")  # they were checks alone
+        self._db.execute(
+            "UPDATE reports SET checked_step = NULL, checked_objective = NULL, violation = NULL, "
+            "stratum = 'unchecked'"
+        )
+
+    def waiting_change(self) -> int | None:
+        """The change of a check after which kept models wait to be measured again, if any."""
+        found = self._db.execute("SELECT max(change) FROM check_changes WHERE done IS NULL")
+        change: int | None = found.fetchone()[0]
+        return change
+
+    def end_check_changes(self, done: float) -> None:
+        """All kept models were measured again."""
+        self._db.execute("UPDATE check_changes SET done = ? WHERE done IS NULL", (done,))
+
+    def measured_constraints(self) -> set[str]:
+        """The constraints of which a check has given a number."""
+        sql = 'SELECT DISTINCT "constraint" FROM checks WHERE value IS NOT NULL'
+        return {name for (name,) in self._db.execute(sql)}
+
+    def checked(self) -> set[tuple[int, int, int]]:
+        """Trial, attempt and step of all checkpoints that were checked."""
+        sql = "SELECT trial, attempt, checked_step FROM reports WHERE checked_step NOT NULL"
+        return set(self._db.execute(sql))
 
     # -- reading ---------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from acetune.study.trust import (
     after_failed_confirmation,
     claim,
     no_recommendation,
+    percent,
     towards_a_certificate,
     trust_in_best,
 )
@@ -56,13 +57,16 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         rows.append(("parameters", how_to_make(best, usable=fault is None)))
         rows.append(("status", _STATUS.get(best.status, best.status)))
         rows.append(("trust", trust_in_best(result)))
-        if (what := towards_a_certificate(best)) is not None:
+        if (what := towards_a_certificate(result)) is not None:
             rows.append(("next", what))
         if goals.constraints:
             rows.append(("you may say", claim(result)))
         if best.checkpoint is not None:
             text = shown(best.checkpoint)
             rows.append(("model", text if fault is None else f"{text} {fault}; {best.instead()}"))
+    if best is not None:
+        rows.extend(("beware", text) for text in one_class_words(best))
+    rows.extend(("changed", text) for text in changed_checks(result))
     if result.looks and goals.constraints:
         rows.append(("looks", account_words(result)))
     if result.interrupted:
@@ -108,6 +112,45 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         )
     rows.append(("on disk", f"{size(ledger.disk_bytes)} of models, beside {shown(result.study)}"))
     return rows
+
+
+def one_class_words(found: FoundCheckpoint) -> list[str]:
+    """That a model predicts one class for nearly all rows, as its checks have noticed."""
+    said = []
+    for name, note in found.notes.items():
+        if not note.get("degenerate"):
+            continue
+        predicted = note["predicted"]
+        most = max(predicted, key=lambda label: predicted[label])
+        said.append(
+            f"the model predicts {most} for {percent(predicted[most])} of the rows of {name}: "
+            "answers that are nearly all the same keep such a limit whatever the model has "
+            "learnt; degenerate='fail' in the check refuses them"
+        )
+    return said
+
+
+_CHANGED = {
+    "accept": "a check was changed and that was accepted: values of the earlier one stand beside "
+    "those of the new one",
+    "measure_again": "a check was changed, and the kept models were measured again: the earlier "
+    "values were set aside, and other checkpoints count as never checked",
+    "waiting": "a check was changed, and the kept models are to be measured again when the study "
+    "goes on: until then no checkpoint counts as checked",
+    "data": "data that a check uses has changed: values on the earlier data stand beside the new "
+    "ones",
+    "confirm": "confirm was changed after it was used: what it said before stands",
+}
+
+
+def changed_checks(result: StudyResult) -> list[str]:
+    """With which changed checks the study went on, a sentence each."""
+    said = []
+    for change in result.check_changes:
+        how = "waiting" if change["done"] is None else change["how"]
+        what = "; ".join(change["what"])
+        said.append(f"after {count(change['seq'], 'report')}, {_CHANGED.get(how, how)} ({what})")
+    return said
 
 
 def summary_html(result: StudyResult) -> str:

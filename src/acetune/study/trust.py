@@ -48,17 +48,51 @@ def after_failed_confirmation(result: StudyResult) -> str:
     )
 
 
-def towards_a_certificate(found: FoundCheckpoint) -> str | None:
+def towards_a_certificate(result: StudyResult) -> str | None:
     """What to do next where fresh data was asked and gave no certificate; None: nothing to say."""
-    confirmation = found.confirmation
-    if confirmation is None or confirmation.status == "certified":
+    best = result.best
+    if best is None or best.status == "certified":
         return None
-    if confirmation.error is not None:
-        return "mend confirm and make the same call again"
+    if best.status == "unconfirmed":
+        mend = "mend confirm and make the same call again"
+        return None if _confirm_error(result, best) is None else mend
     return (
         "promise no limit yet; a certificate takes more fresh rows that nobody has used, named by "
-        "confirm_data=..., or a model that keeps farther from the limit"
+        "confirm_data=..., or a model that keeps farther from the limit" + _safer(result, best)
     )
+
+
+def _confirm_error(result: StudyResult, found: FoundCheckpoint) -> str | None:
+    """Why confirm said nothing of a checkpoint: also where it went wrong before it came to it."""
+    return result.confirm_error if found.confirmation is None else found.confirmation.error
+
+
+def _safer(result: StudyResult, best: FoundCheckpoint) -> str:
+    """That another candidate would need fewer fresh rows than the answer, if one would."""
+    failed = _least_sure(best)
+    if failed is None:
+        return ""
+    fewest, safest = math.inf if failed.more_rows is None else failed.more_rows, None
+    for found in result.candidates:
+        other = _least_sure(found) if found.status == "holds" else None
+        if other is not None and other.more_rows is not None and other.more_rows < fewest:
+            fewest, safest, failed = other.more_rows, found, other
+    if safest is None:
+        return ""
+    name = result.goals.objective.name
+    return (
+        f", such as trial {safest.trial} step {safest.step} ({name} {number(safest.value)} where "
+        f"it was chosen), which would probably need fewer: {_more_rows(failed)}"
+    )
+
+
+def _least_sure(found: FoundCheckpoint) -> Bound | None:
+    """The bound in the way of a certificate that takes most rows; None: none is, or rows do not."""
+    bounds = {} if found.confirmation is None else found.confirmation.bounds
+    failed = [bound for bound in bounds.values() if not bound.passes]
+    if any(bound.refused is not None for bound in failed):
+        return None
+    return max(failed, key=lambda b: b.more_rows or math.inf, default=None)
 
 
 def claim(result: StudyResult) -> str:
@@ -138,7 +172,7 @@ def trust(goals: Goals, found: FoundCheckpoint) -> str:
         distance = _distance(goals, found)
         return "unconfirmed: nothing was measured on fresh data (confirm=)" + distance
     if confirmation.error is not None and confirmation.status != "broken":
-        return f"unconfirmed, because confirm went wrong: {confirmation.error}"
+        return _went_wrong(confirmation.error)
     broken = _broken(goals, found) if confirmation.status == "broken" else []
     parts = [_against(found, limit) for limit in broken]
     senses = {limit.name: limit for limit in goals.constraints}
@@ -198,12 +232,18 @@ def _rows_needed(bound: Bound) -> str:
     """How many rows would probably do."""
     if bound.more_rows is None:
         return ", and more would hardly help: it lies too near its limit"
+    return f"; {_more_rows(bound)} would probably be enough"
+
+
+def _more_rows(bound: Bound) -> str:
+    """A number of rows, against those that there were."""
+    assert bound.more_rows is not None
     if bound.rows is None:
-        return f"; about {number(bound.more_rows, 2)} times as many would probably be enough"
+        return f"about {number(bound.more_rows, 2)} times as many"
     rows = math.ceil(bound.rows * bound.more_rows)
     coarse = 10 ** max(0, len(str(rows)) - 2)
     rows = math.ceil(rows / coarse) * coarse
-    return f"; about {rows:,} in place of the {bound.rows:,} that counted would probably be enough"
+    return f"about {rows:,} in place of the {bound.rows:,} that counted"
 
 
 def _expect(goals: Goals, found: FoundCheckpoint) -> str:
@@ -230,7 +270,15 @@ def trust_in_best(result: StudyResult) -> str:
     Where there is none because fresh data rejected it: about the best that was rejected.
     """
     found = result.best or result.rejected
-    return "" if found is None else trust(result.goals, found)
+    if found is None:
+        return ""
+    if found.confirmation is None and result.confirm_error is not None:
+        return _went_wrong(result.confirm_error)
+    return trust(result.goals, found)
+
+
+def _went_wrong(error: str) -> str:
+    return f"unconfirmed, because confirm went wrong: {error}"
 
 
 def _distance(goals: Goals, found: FoundCheckpoint) -> str:

@@ -40,6 +40,7 @@ _SMALL = (
     ("study", "rowid"),
     ("sessions", "session"),
     ("looks", "look"),
+    ("check_changes", "change"),
     ("confirmations", "use"),
     ("checkpoints", "trial, attempt, step"),
 )
@@ -70,7 +71,7 @@ class StudyView:
         :class:`~acetune.study.report_arrays.Checks`).
     trials:
         The latest attempt of each trial, in the order of their numbers.
-    sessions, looks, confirmations:
+    sessions, looks, check_changes, confirmations:
         The rows of these tables, in order; what was measured is decoded.
     ended:
         Why the last session ended; None while it runs, or if it was killed.
@@ -81,8 +82,8 @@ class StudyView:
     running:
         Whether a process has the study now, to write to it.
     tables:
-        The rows of ``study``, ``sessions``, ``looks``, ``confirmations`` and ``checkpoints`` as
-        they are.
+        The rows of ``study``, ``sessions``, ``looks``, ``check_changes``, ``confirmations`` and
+        ``checkpoints`` as they are.
     memory:
         For those who derive something from the columns and want to go on where they were.
     """
@@ -94,6 +95,7 @@ class StudyView:
     trials: list[TrialRow]
     sessions: list[dict[str, Any]]
     looks: list[dict[str, Any]]
+    check_changes: list[dict[str, Any]]
     confirmations: list[dict[str, Any]]
     ended: Reason | None
     models: dict[tuple[int, int, int], Kept]
@@ -152,6 +154,12 @@ class StudyView:
         self._signature, self._settled = signature, same
         was, self.running = self.running, self._is_running()
         return changed or was != self.running
+
+    def _forget_columns(self) -> None:
+        """What was read counts no more: read all of it again."""
+        self._reports, self._checks = no_reports(), no_checks()
+        self._last_seq = 0
+        self.memory.clear()
 
     def close(self) -> None:
         """Let go of the columns; the file itself is not open."""
@@ -229,6 +237,8 @@ class StudyView:
         read = {name: store.rows(f"SELECT * FROM {name} ORDER BY {by}") for name, by in _SMALL}
         if read == self.tables:
             return False
+        if read["check_changes"] != self.tables.get("check_changes", read["check_changes"]):
+            self._forget_columns()  # earlier checks may have been set aside
         self.tables = read
         info = read["study"][0]
         self.goals = goals_from_json(info["objective"], info["constraints"])
@@ -240,6 +250,9 @@ class StudyView:
             last = self.sessions[-1]
             self.ended = as_reason(store.wordings(), last["ended"], last["ended_numbers"])
         self.looks = decoded_looks(read["looks"])
+        self.check_changes = [
+            {**row, "what": json.loads(row["what"])} for row in read["check_changes"]
+        ]
         self.confirmations = [
             {
                 **use,

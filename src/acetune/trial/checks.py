@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import site
 import sysconfig
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +13,15 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from acetune.core.errors import AcetuneError, ReportCallError
-from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, as_measurement
+from acetune.core.errors import AcetuneError, DegenerateModelError, ReportCallError
+from acetune.core.goals import (
+    Constraint,
+    Estimate,
+    FailedCheck,
+    Goals,
+    as_measurement,
+    note_of,
+)
 from acetune.core.reason import Reason, Wording
 from acetune.core.say_once import SayOnce
 from acetune.trial.link import Report
@@ -30,6 +38,7 @@ MISSING = Missing()
 _TIMEOUT = Wording(
     "check_timeout", "the check of {constraint!r} outran its timeout of {timeout:g} s"
 )
+_ROUNDING = 1e-9  # by which a value may leave its range
 _WHOLE = (0.0, 1.0)  # a share of none or of all has a standard error of 0
 # whose lines nobody has to mend: Python's own, what is installed, and this package
 _NOT_THEIRS = tuple(
@@ -38,9 +47,15 @@ _NOT_THEIRS = tuple(
         sysconfig.get_path("stdlib"),
         sysconfig.get_path("purelib"),
         sysconfig.get_path("platlib"),
+        site.getusersitepackages(),
         Path(__file__).parents[1],
     )
 )
+
+
+def is_users_file(path: str) -> bool:
+    """Whether code is the user's own: not Python's, not installed, not of this package."""
+    return bool(path) and not path.startswith((*_NOT_THEIRS, "<frozen"))
 
 
 class RaisedCheck(FailedCheck):
@@ -139,9 +154,29 @@ def call_check(check: Callable[..., Any], name: str, model: object) -> Estimate 
     """One check; whatever it raises makes it a failed one."""
     args, kwargs = arguments_for(check, name, model)
     try:
-        return as_measurement(check(*args, **kwargs), f"constraint {name!r}")
+        return _within_range(
+            as_measurement(check(*args, **kwargs), f"constraint {name!r}"), check, name
+        )
+    except DegenerateModelError as error:
+        return FailedCheck(str(error))  # the model's fault: others may do better
     except Exception as error:
         return RaisedCheck(f"{type(error).__name__}: {error}{where_raised(error)}")
+
+
+def _within_range(found: Estimate | FailedCheck, check: Any, name: str) -> Estimate | FailedCheck:
+    """A value beyond what its check says can be: a percent for a share, or a wrong sign."""
+    while isinstance(check, functools.partial):
+        check = check.func
+    known = getattr(check, "value_range", None)
+    if known is None or isinstance(found, FailedCheck):
+        return found
+    low, high = known
+    if low - _ROUNDING * abs(low or 1) <= found.value <= high + _ROUNDING * abs(high or 1):
+        return found
+    return FailedCheck(
+        f"constraint {name!r} is {found.value:g}, and its check says that it lies between {low:g} "
+        f"and {high:g} (value_range)"
+    )
 
 
 def where_raised(error: Exception) -> str:
@@ -149,7 +184,7 @@ def where_raised(error: Exception) -> str:
     if isinstance(error, AcetuneError):
         return ""  # says itself what to change
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(_NOT_THEIRS):
+        if is_users_file(frame.filename):
             line = f": {frame.line}" if frame.line else ""
             return f" (line {frame.lineno} of {Path(frame.filename).name}{line})"
     return ""
@@ -263,9 +298,9 @@ def _written_in_python(check: Callable[..., Any]) -> bool:
     return inspect.isfunction(found) or inspect.ismethod(found)
 
 
-def _margin_is_idle(constraint: Constraint, found: Estimate | None) -> bool:
+def _margin_is_idle(constraint: Constraint, found: Estimate | FailedCheck | None) -> bool:
     """Whether a margin that somebody has asked for has no standard error to work with."""
-    if found is None or not constraint.margin or constraint.margin_is_auto:
+    if not isinstance(found, Estimate) or not constraint.margin or constraint.margin_is_auto:
         return False
     return not found.stderr and found.value not in _WHOLE
 
@@ -280,7 +315,17 @@ def notice_bad_checks(goals: Goals, trial: object, report: Report, say: SayOnce)
                 f"{found.error}; such a checkpoint counts as invalid",
                 about=("failed", name),
             )
-        elif _margin_is_idle(constraint, found):
+        note = note_of(found)
+        if note is not None and note.get("degenerate") and constraint.holds(found):  # type: ignore
+            predicted = note["predicted"]
+            most = max(predicted, key=lambda label: predicted[label])
+            say(
+                f"{name!r} holds in trial {trial} at step {report.step} for a model that predicts "
+                f"{most} for {100 * predicted[most]:.4g} % of the rows; degenerate='fail' in the "
+                "check refuses such models",
+                about=("one class", name),
+            )
+        if _margin_is_idle(constraint, found):
             say(
                 f"margin_se of {name!r} has no effect: its check gives no standard error; return "
                 "acetune.Estimate(value, stderr)",

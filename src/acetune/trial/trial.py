@@ -11,7 +11,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Self
 
 from acetune.core.decision import Decision
@@ -29,6 +29,8 @@ from acetune.policies.policy import Due, Policy, check_due, finish_due, passes_g
 from acetune.trial.checks import MISSING, Constant, Missing, arguments_for, evaluate, takes_model
 from acetune.trial.hardware import synchronised_clock
 from acetune.trial.link import Link, Report
+
+_UNCHANGING = (bool, int, float, complex, str, bytes, tuple, frozenset, PurePath, type(None))
 
 
 class Trial:
@@ -277,7 +279,11 @@ class Trial:
         if due is None or not self._worth_it(due, report):
             self._link.finish(None)
             return
-        model = self._best[1] if self._best and self._best[0] == due.step else self._model
+        model = self._model
+        if self._best and self._best[0] == due.step:
+            model = self._best[1]
+            if due.step != progress.last_step:
+                _require_copy(model, self._model, due.step, progress.last_step)
         report, _ = self._checked(report, due, self._checks, model, None)
         self._link.finish(report._replace(snapshot_cost_s=self._snapshot_s))
 
@@ -360,6 +366,7 @@ class Trial:
         if due.step != step:
             assert self._best is not None  # best_kept said so
             subject = self._best[1]
+            _require_copy(subject, model, due.step, step)
         return self._checked(report, due, checks, subject, cost, snapshot)
 
     def _worth_it(self, due: Due, report: Report) -> bool:
@@ -447,3 +454,15 @@ class Trial:
             self._link.keep_model(*self._best)
         elif not isinstance(self._model, Missing):
             self._link.keep_model(self._progress.last_step, self._model)
+
+
+def _require_copy(copy: object, model: object, step: int, now: int) -> None:
+    """That a snapshot is none of the model which is trained on: its check would be of a later step.
+
+    What cannot be changed in place may be the same at both steps.
+    """
+    if copy is model and not isinstance(copy, _UNCHANGING):
+        raise ReportCallError(
+            f"the snapshot of step {step} is the very object that was reported at step {now}: what "
+            "is checked would be the later model; snapshot= must copy, as copy.deepcopy does"
+        )

@@ -16,6 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acetune.certification.evidence import Evidence, Measured, Parts, Refused
+from acetune.constraints._one_class import (
+    LEAST_SHARE,
+    Degenerate,
+    judge_predictions,
+    require_degenerate,
+)
 from acetune.core.errors import GoalError, ReportError
 from acetune.core.goals import Estimate
 from acetune.core.numbers import require_whole
@@ -47,6 +53,10 @@ class Answers:
     """
 
     def __init__(self, probabilities: Array) -> None:
+        if isinstance(probabilities, np.ma.MaskedArray) and probabilities.mask.any():
+            raise ReportError("some of the probabilities are masked: every text needs an answer")
+        if getattr(getattr(probabilities, "dtype", None), "kind", "f") not in "buifO":
+            raise ReportError(f"probabilities must be numbers, got {probabilities.dtype}")
         found = np.asarray(probabilities, dtype=float)
         shape = found.shape
         if found.ndim != 1 and (found.ndim != 2 or shape[1] not in (2, 3)):
@@ -327,7 +337,11 @@ class Suite:
         A certificate does not: for it all cases that begin with the same sentence are one cluster,
         which counts once in each test.
         """
-        answers = probabilities if isinstance(probabilities, Answers) else Answers(probabilities)
+        return self._average(
+            probabilities if isinstance(probabilities, Answers) else Answers(probabilities)
+        )
+
+    def _average(self, answers: Answers) -> Measured:
         return Measured(*average(self.failure_rates(answers)), self._evidence(answers))
 
     def _evidence(self, answers: Answers) -> Evidence:
@@ -407,8 +421,11 @@ class RobustnessCheck:
         or a column for each class. :class:`TransformerPredictor` does that for transformers, in
         batches, and tokenises every text once.
 
-    A model that always says the same thing has a low failure rate: it is the objective's part to
-    exclude it.
+    degenerate:
+        What becomes of a model that gives nearly all texts the same label, which has a low failure
+        rate: ``"report"`` says so with the answer of the study, ``"fail"`` makes it a failed check.
+    least_share:
+        It does where fewer texts than this share get another label.
 
     >>> from acetune import Constraint
     >>> from acetune.constraints.robustness import BehaviouralTest
@@ -419,16 +436,38 @@ class RobustnessCheck:
     0.5
     """
 
-    def __init__(self, suite: Suite, predict: Callable[[Any, Sequence[str]], Any]) -> None:
+    value_range = (0.0, 1.0)
+
+    def __init__(
+        self,
+        suite: Suite,
+        predict: Callable[[Any, Sequence[str]], Any],
+        *,
+        degenerate: Degenerate = "report",
+        least_share: float = LEAST_SHARE,
+    ) -> None:
         if not isinstance(suite, Suite):
             raise GoalError(f"suite must be a Suite of behavioural tests, got {suite!r}")
         if not callable(predict):
             raise GoalError(f"predict must be a function of model and texts, got {predict!r}")
+        require_degenerate(degenerate, least_share)
         self.suite, self._predict = suite, predict
+        self.degenerate, self.least_share = degenerate, least_share
 
     def __call__(self, model: Any) -> Estimate:
         """The average failure rate with its standard error."""
-        return self.suite.average_failure_rate(self._predict(model, self.suite.texts))
+        answers = Answers(self._predict(model, self.suite.texts))
+        found = self.suite._average(answers)
+        shares = np.bincount(answers.labels, minlength=3) / len(answers)
+        predicted = dict(zip(("negative", "neutral", "positive"), shares.tolist(), strict=True))
+        found.note = judge_predictions(predicted, self.least_share, self.degenerate)
+        return found
+
+    def _identity(self) -> dict[str, Any]:
+        """What it was made with: a study that goes on compares it."""
+        rules = ", ".join(f"{test.name} ({test.rule or 'labels'})" for test in self.suite.tests)
+        given = {"degenerate": self.degenerate, "least_share": self.least_share}
+        return {"predict": self._predict, "tests": rules, "cases": self.suite.tests, **given}
 
     def rates(self, model: Any) -> dict[str, FailureRate]:
         """The failure rate of each test."""

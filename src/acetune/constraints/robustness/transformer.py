@@ -112,6 +112,11 @@ class TransformerPredictor:
         use = self._autocast and device.type == "cuda"
         return torch.autocast(device.type, dtype=torch.bfloat16, enabled=use)
 
+    def _identity(self) -> dict[str, Any]:
+        """What its answers depend on: a study that goes on compares it."""
+        given = {"max_length": self._max_length, "autocast": self._autocast}
+        return given | {"unwrap": self._unwrap, "tokenizer": self._tokenizer}
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_encoded": {}}  # tokens are made again where it is used
 

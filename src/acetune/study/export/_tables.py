@@ -95,7 +95,9 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("seq", "trial", "attempt", "step", "checked_step", "rank", "of"), "integer"),
     **dict.fromkeys(("attempts", "total_steps", "interval", "last_step"), "integer"),
     **dict.fromkeys(("reports", "checks"), "integer"),
-    **dict.fromkeys(("kind", "stratum", "decision", "metrics", "constraint", "error"), "text"),
+    **dict.fromkeys(
+        ("kind", "stratum", "decision", "metrics", "constraint", "error", "note"), "text"
+    ),
     **dict.fromkeys(("state", "reason"), "text"),
 }
 

@@ -1,0 +1,519 @@
+"""A study goes on with a changed check: refused, accepted, or measured again."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import acetune
+from acetune import ACE, Constraint, Trial
+from acetune.constraints import FairnessCheck
+from acetune.core.errors import GoalError, StudyChangedError
+from acetune.study._code_identity import Changes, changes, identity_of
+from acetune.study.opening import CodeChangedWarning
+from run.helpers import Events, rows, tune
+
+EVERY_STEP = ACE(truncation=0, interval=1, gate=False)
+
+
+def train(trial: Trial) -> None:
+    for step in trial.steps(2):
+        trial.report(trial.params["x"] + 1 / step, model={"x": trial.params["x"], "step": step})
+
+
+def run(study: Path, check: Any, trials: int = 3, **options: Any) -> acetune.StudyResult:
+    defaults: dict[str, Any] = {
+        "xs": [1.0, 2.0, 3.0, 4.0, 5.0],
+        "constraints": [Constraint("g", upper=2, check=check)],
+        "policy": EVERY_STEP,
+        "keep_models": 5,
+        "max_trials": trials,
+    }
+    return tune(train, study, **(defaults | options))
+
+
+# -- what counts as the same ---------------------------------------------------------------------
+
+HELPERS = """
+LIMIT = {limit}
+LABELS = {labels}
+calls = 0
+
+def rate(model):
+    {comment}
+    return model["x"] {operator} LIMIT
+
+class Gap:
+    def __init__(self, weight, labels):
+        self.weight, self.labels, self.calls = weight, labels, 0
+
+    def __call__(self, model):
+        self.calls += 1
+        return rate(model) * self.weight
+
+    def measure(self, model):
+        return self(model)
+"""
+CHECKS = """
+import functools
+import helpers
+from helpers import Gap, rate
+
+def by_function(model):
+    return rate(model)
+
+def by_module(model):
+    global calls
+    calls = 1
+    return helpers.rate(model)
+
+def by_import(model):
+    from helpers import rate as other
+    return other(model)
+
+by_lambda = [lambda model: 0, lambda model: rate(model)][1]
+by_partial = functools.partial(lambda model, scale: rate(model) * scale, scale=1.5)
+by_cache = functools.cache(by_function)
+by_object = Gap(0.5, [0, 1])
+by_method = Gap(0.5, [0, 1]).measure
+
+def made(inner):
+    return lambda model: inner(model)
+
+by_closure = made(rate)
+
+def decorated(function):
+    @functools.wraps(function)
+    def wrapper(model):
+        return function(model)
+    return wrapper
+
+by_decorator = decorated(by_function)
+"""
+KINDS = ["by_function", "by_module", "by_import", "by_lambda", "by_partial", "by_cache"]
+KINDS += ["by_object", "by_method", "by_closure", "by_decorator"]
+AS_IT_IS = {"limit": 0.25, "labels": [0, 1], "comment": "", "operator": "+"}
+
+
+def in_files(folder: Path, kind: str, **changed: Any) -> dict[str, Any]:
+    """The identity of a check whose files are these, as another process sees it."""
+    (folder / "helpers.py").write_text(HELPERS.format(**(AS_IT_IS | changed)))
+    (folder / "checks.py").write_text(changed.get("before", "") + CHECKS)
+    program = (
+        "import json, checks\n"
+        "from acetune.study._code_identity import identity_of\n"
+        f"print(json.dumps(identity_of(checks.{kind})._asdict()))"
+    )
+    words = [sys.executable, "-c", program]
+    found = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+    plain: dict[str, Any] = json.loads(found.stdout)
+    return plain
+
+
+def compared(old: dict[str, Any], new: dict[str, Any]) -> Changes:
+    from acetune.study._code_identity import Identity
+
+    return changes(old, Identity(**new))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_change_in_a_helper_is_found_through_every_kind_of_check(
+    tmp_path: Path, kind: str
+) -> None:
+    begun = in_files(tmp_path, kind)
+    assert begun["not_followed"] == []
+    same = Changes([], [], [])
+    assert compared(begun, in_files(tmp_path, kind)) == same  # another process, other hashes
+    moved = in_files(tmp_path, kind, comment="# says why", before="# moved\n\n\n")
+    assert compared(begun, moved) == same
+    documented = in_files(tmp_path, kind, comment='"""Says what."""')
+    assert compared(begun, documented) == same
+
+    changed = compared(begun, in_files(tmp_path, kind, operator="-"))
+    assert changed.code == ["rate in helpers.py has changed"]
+    limit = compared(begun, in_files(tmp_path, kind, limit=0.5))
+    assert [line.rpartition("LIMIT")[2] for line in limit.code] == [" was 0.25, now 0.5"]
+
+
+def digest_in_a_process(expression: str) -> str:
+    program = f"""
+import numpy as np, collections, dataclasses, enum, pathlib
+from acetune.study._data_digests import digest_of_data
+@dataclasses.dataclass
+class Point:
+    x: float
+    tags: set
+print(digest_of_data({expression}))
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return found.stdout
+
+
+DATA = [
+    "np.arange(12).reshape(3, 4)[:, ::2]",
+    "{'b': {'x', 'y', 'z'}, 'a': [1, 2.5, None, True]}",
+    "Point(0.5, {'one', 'two', 'three'})",
+    "collections.Counter('abracadabra')",
+    "np.array(['a', None, 3], dtype=object)",
+    "[pathlib.Path('a'), b'x', frozenset({('a', 'b')})]",
+    "__import__('pandas').DataFrame({'a': [1, 2], 'b': ['x', None]})",
+]
+
+
+@pytest.mark.parametrize("expression", DATA)
+def test_a_digest_of_data_is_the_same_in_every_process(expression: str) -> None:
+    assert len({digest_in_a_process(expression) for _ in range(3)}) == 1
+
+
+def test_digests_tell_contents_apart() -> None:
+    from acetune.study._data_digests import digest_of_data
+
+    same = np.arange(4.0), np.arange(8.0)[:4], np.array([0.0, 1.0, 2.0, 3.0])
+    assert len(set(map(digest_of_data, same))) == 1
+    holds_itself: list[Any] = [1]
+    holds_itself.append(holds_itself)
+    different = [
+        np.arange(4.0),
+        np.arange(4),
+        np.arange(4.0)[::-1],
+        np.arange(4.0).reshape(2, 2),
+        np.ma.masked_equal(np.arange(4.0), 0),
+        [0.0, 1.0],
+        [0, 1],
+        ["0", "1"],
+        ["01"],
+        {"a": 1},
+        {"a": 2},
+        {1, 2},
+        holds_itself,
+        int,
+        float,
+    ]
+    assert len(set(map(digest_of_data, different))) == len(different)
+
+
+def test_what_cannot_be_read_is_listed_and_raises_nothing(study: Path) -> None:
+    class Odd:
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            raise RuntimeError("I am not to be copied")
+
+        def __getstate__(self) -> Any:
+            raise RuntimeError("I am not to be copied")
+
+    odd, stream = Odd(), threading.Lock()
+    found = identity_of(lambda model: (stream, odd))
+    assert len(found.not_followed) >= 2 and "I am not to be copied" in str(found.not_followed)
+    code = compile("lambda model: undefined_name + 1", "<nowhere>", "eval")
+    assert identity_of(eval(code)).not_followed == []
+
+
+def test_code_without_a_source_is_told_by_its_byte_code() -> None:
+    def made(text: str) -> Any:
+        spaces: dict[str, Any] = {}
+        exec(text, spaces)
+        return spaces["check"]
+
+    old = identity_of(made("def check(m):\n    return m + 1"))
+    assert "source" not in old.code["check"]
+    plain = old._asdict()
+    again = identity_of(made("def check(m):\n    # the same\n\n    return m + 1"))
+    assert changes(plain, again) == ([], [], [])
+    other = identity_of(made("def check(m):\n    return m - 1"))
+    assert changes(plain, other).code == ["check has changed"]
+    # written by another Python
+    plain["code"] = {"check": {"3.99": "0123"}}
+    assert changes(plain, again).unknown and not changes(plain, again).code
+
+
+def test_a_cell_of_a_notebook_is_known_by_its_source() -> None:
+    """As IPython puts it into linecache, under another name at each run."""
+    import linecache
+
+    def cell(name: str, text: str) -> Any:
+        linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+        spaces: dict[str, Any] = {}
+        exec(compile(text, name, "exec"), spaces)
+        return spaces["check"]
+
+    text = "LIMIT = 3\ndef check(model):\n    return model - LIMIT\n"
+    old = identity_of(cell("/tmp/ipykernel_1/111.py", text))
+    assert "source" in old.code["check"]
+    again = identity_of(cell("/tmp/ipykernel_2/222.py", "\n\n" + text))
+    assert changes(old._asdict(), again) == ([], [], [])
+    other = identity_of(cell("/tmp/ipykernel_2/333.py", text.replace("model -", "model +")))
+    assert changes(old._asdict(), other).code == ["check has changed"]
+
+
+def test_a_file_that_was_edited_after_it_was_imported_does_not_count(tmp_path: Path) -> None:
+    """What runs is what was imported."""
+    (tmp_path / "edited_later.py").write_text("def check(m):\n    return m + 1\n")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        module = importlib.import_module("edited_later")
+        begun = identity_of(module.check)
+        (tmp_path / "edited_later.py").write_text("def check(m):\n    return m - 1\n")
+        still = identity_of(module.check)
+        assert changes(begun._asdict(), still) == ([], [], [])
+        del sys.modules["edited_later"]
+        importlib.invalidate_caches()
+        shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
+        now = identity_of(importlib.import_module("edited_later").check)
+        assert changes(begun._asdict(), now).code == ["check in edited_later.py has changed"]
+    finally:
+        sys.path.remove(str(tmp_path))
+        sys.modules.pop("edited_later", None)
+
+
+def fairness(**options: Any) -> FairnessCheck:
+    y, sex = [0, 1, 0, 1, 1, 0, 1, 0], ["f", "m"] * 4
+    given = {"threshold": 0.5, "y_true": y, "sensitive_features": sex} | options
+    return FairnessCheck("demographic_parity_difference", **given)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"threshold": 0.3}, "threshold was 0.5, now 0.3"),
+        ({"method": "to_overall"}, "method was 'between_groups', now 'to_overall'"),
+        ({"stderr": False}, "stderr was True, now False"),
+        ({"scores": len}, "builtins.len is new"),
+    ],
+)
+def test_options_of_a_ready_made_check_count(changed: dict[str, Any], words: str) -> None:
+    begun = identity_of(fairness())
+    used = fairness()
+    used(np.arange(8) / 8)  # that it was used is no change
+    assert changes(begun._asdict(), identity_of(used)) == ([], [], [])
+    assert words in changes(begun._asdict(), identity_of(fairness(**changed))).code
+
+
+def test_rows_of_a_ready_made_check_are_data() -> None:
+    begun = identity_of(fairness())._asdict()
+    other = identity_of(
+        fairness(y_true=[1, 1, 0, 1, 1, 0, 1, 0], sensitive_features=["f"] * 3 + ["m"] * 5)
+    )
+    found = changes(begun, other)
+    assert found.data == ["rows"] and not found.code
+
+
+# -- what a study does ---------------------------------------------------------------------------
+
+
+def low(model: dict[str, float]) -> float:
+    return model["x"] / 4
+
+
+def high(model: dict[str, float]) -> float:
+    return model["x"] + 0.5
+
+
+def test_a_changed_check_is_refused_with_the_ways_out(study: Path) -> None:
+    run(study, low)
+    with pytest.raises(StudyChangedError) as caught:
+        run(study, high, trials=4)
+    text = str(caught.value)
+    for words in ("'g'", "low", "high", "study=...", '"measure_again"', '"accept"'):
+        assert words in text
+    assert acetune.load(study).counts == {"finished": 3}  # nothing has happened
+    assert len(run(study, low, trials=4).trials) == 4
+
+
+def test_the_threshold_of_a_fairness_check(study: Path) -> None:
+    def limit(threshold: float) -> list[Constraint]:
+        check = fairness(threshold=threshold, scores=lambda model: np.arange(8) / model["x"])
+        return [Constraint("gap", upper=0.9, check=check)]
+
+    run(study, None, constraints=limit(0.5))
+    with pytest.raises(StudyChangedError, match=r"gap: threshold was 0.5, now 0.3"):
+        run(study, None, trials=4, constraints=limit(0.3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(study, None, trials=4, constraints=limit(0.5))
+
+
+def test_accepting_is_remembered_and_said(study: Path) -> None:
+    run(study, low)
+    result = run(study, high, trials=4, on_changed_check="accept")
+    (change,) = rows(study, "SELECT * FROM check_changes")
+    assert change["how"] == "accept" and change["done"] is not None and change["seq"] == 6
+    assert "accepted" in str(result) and "g: high" in str(result)
+    assert "accepted" in str(acetune.load(study))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(study, high, trials=5)  # no more questions
+    with pytest.raises(StudyChangedError):
+        run(study, low, trials=5)
+
+
+def test_measuring_again_sets_the_values_of_the_earlier_check_aside(study: Path) -> None:
+    first = run(study, low)
+    assert first.best is not None and first.best.params == {"x": 1.0}
+    before = rows(study, "SELECT * FROM checks")
+    events = Events()
+    result = run(study, high, trials=3, on_changed_check="measure_again", callbacks=[events])
+    assert [text for text in events.notices if "3 kept models measured again" in text]
+    assert result.best is not None and result.best.params == {"x": 1.0}
+    assert result.best.constraints["g"].value == 1.5
+    # 2 + 0.5 and 3 + 0.5 break the limit, which both kept by the earlier check
+    assert {found.trial for found in result.candidates} == {result.best.trial}
+    assert result.best.load() == {"x": 1.0, "step": result.best.step}
+    assert result.strata == {"unchecked": 6}
+    aside = rows(study, "SELECT * FROM earlier_checks")
+    assert [row["value"] for row in aside] == [row["value"] for row in before]
+    now = rows(study, "SELECT kind, value FROM checks JOIN reports USING (seq) ORDER BY value")
+    assert [(row["kind"], row["value"]) for row in now] == [
+        ("after", 1.5),
+        ("after", 2.5),
+        ("after", 3.5),
+    ]
+    assert "measured again" in str(result)
+    # a further session counts on it
+    assert run(study, high, trials=4).best == acetune.load(study).best
+
+
+def test_nothing_that_the_earlier_check_let_pass_stays_an_answer(study: Path) -> None:
+    run(study, low)
+    result = run(study, lambda model: 9.0, on_changed_check="measure_again")
+    assert result.best is None and not result.candidates
+
+
+def test_measuring_again_that_was_cut_off_goes_on(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from acetune.run import tuning
+
+    run(study, low)
+
+    def killed(*_: object) -> None:
+        raise RuntimeError("a power cut, say")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tuning, "measure_again", killed)
+        with pytest.raises(RuntimeError):
+            run(study, high, on_changed_check="measure_again")
+    assert acetune.load(study).best is None  # nothing counts in between
+    result = run(study, high)  # without being told again
+    assert result.best is not None and result.best.constraints["g"].value == 1.5
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (lambda c: [Constraint("g", upper=2, check=lambda: c * 0.0)], "takes no model"),
+        (
+            lambda c: [
+                Constraint("g", upper=2, check=low),
+                Constraint("h", upper=9, check=lambda params: c, on="config"),
+            ],
+            "a check of the configuration",
+        ),
+    ],
+)
+def test_what_cannot_be_measured_again_is_refused(
+    study: Path, limits: Callable[[float], Any], words: str
+) -> None:
+    run(study, None, constraints=limits(1.0))
+    with pytest.raises(StudyChangedError, match=words):
+        run(study, None, constraints=limits(2.0), on_changed_check="measure_again")
+    with pytest.raises(StudyChangedError, match="accept"):
+        run(study, None, constraints=limits(2.0))
+    run(study, None, constraints=limits(2.0), trials=4, on_changed_check="accept")
+
+
+def test_other_data_is_a_warning_once(study: Path) -> None:
+    def check(labels: Any) -> Any:
+        return lambda model: model["x"] / 4 + 0 * labels.sum()
+
+    run(study, check(np.arange(5)))
+    with pytest.warns(CodeChangedWarning, match=r"data that a check uses.*g: labels") as caught:
+        run(study, check(np.arange(6)), trials=4)
+    (warned,) = caught
+    assert warned.filename == tune.__code__.co_filename  # who called acetune.tune
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = run(study, check(np.arange(6)), trials=5)
+    assert "data" in str(result)
+
+
+def test_a_check_that_never_gave_a_value_may_be_mended(study: Path) -> None:
+    run(study, lambda model: float("nan"))
+    assert run(study, low, trials=4).best is not None
+
+
+def test_a_changed_confirm_is_said_and_noted(study: Path) -> None:
+    run(study, low, confirm=lambda model: {"g": 1.0})
+    events = Events()
+    result = run(study, low, trials=4, confirm=lambda model: {"g": 1.5}, callbacks=[events])
+    assert [text for text in events.notices if "confirm has changed" in text]
+    assert [row["how"] for row in rows(study, "SELECT how FROM check_changes")] == ["confirm"]
+    assert "confirm" in str(result)
+
+
+def test_confirm_may_be_mended_before_it_was_ever_used(study: Path) -> None:
+    run(study, low)
+    events = Events()
+    run(study, low, confirm=lambda model: {"g": 1.0}, callbacks=[events])
+    assert not [text for text in events.notices if "confirm has changed" in text]
+
+
+def test_a_file_of_a_version_that_noted_nothing(study: Path) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    run(study, low)
+    with closing(sqlite3.connect(study)) as db, db:
+        db.execute("UPDATE study SET code = '{}'")
+    with pytest.warns(CodeChangedWarning, match="the training function or a check has changed"):
+        run(study, high, trials=4)
+    with pytest.raises(StudyChangedError):  # from now on it is known
+        run(study, low, trials=5)
+
+
+def test_a_wrong_option_is_refused(study: Path) -> None:
+    with pytest.raises(GoalError, match="on_changed_check must be 'refuse', 'accept' or"):
+        run(study, low, on_changed_check="yes")  # type: ignore[arg-type]
+
+
+FILE = """
+import acetune
+def check(model):
+    return model["x"] * {factor}
+def train(trial):
+    for step in trial.steps(2):
+        trial.report(trial.params["x"], model=dict(trial.params))
+STUDY = dict(space={{"x": acetune.uniform(0, 1)}}, objective="loss", mode="min", max_trials=2,
+             constraints=[acetune.Constraint("g", upper=2, check=check)], workers=1, progress=False)
+"""
+
+
+@pytest.mark.parametrize("verb", ["run", "resume"])
+def test_from_the_command_line(tmp_path: Path, verb: str) -> None:
+    file = tmp_path / "search.py"
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "acetune", *words], cwd=tmp_path, capture_output=True, text=True
+        )
+
+    file.write_text(FILE.format(factor=1.0))
+    assert call("run", "search.py").returncode == 0
+    file.write_text(FILE.format(factor=1.5))
+    on = ("run", "search.py") if verb == "run" else ("resume", "search.db")
+    refused = call(*on)
+    assert refused.returncode != 0 and "--on-changed-check" in refused.stderr
+    for how in ("measure-again", "accept"):
+        done = call(*on, "--on-changed-check", how)
+        assert done.returncode == 0, done.stderr
