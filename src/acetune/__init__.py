@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         TruncationSelection,
     )
     from acetune.policies.stopper import Stopper
-    from acetune.run._dry_run import DryRun
+    from acetune.run.dry_run import DryRun
     from acetune.run.study_callbacks import StudyCallback
     from acetune.run.tuning import tune
     from acetune.searchers.searcher import Searcher
@@ -103,7 +103,7 @@ _ON_USE = {
         "acetune.policies",
     ),
     "Stopper": "acetune.policies.stopper",
-    "DryRun": "acetune.run._dry_run",
+    "DryRun": "acetune.run.dry_run",
     "StudyCallback": "acetune.run.study_callbacks",
     "tune": "acetune.run.tuning",
     "Searcher": "acetune.searchers.searcher",

@@ -32,7 +32,6 @@ from acetune.run._confirmation import (
     why_not_again,
 )
 from acetune.run._driver import Driver
-from acetune.run._dry_run import DryRun, TwoSteps, rehearse, without_limits
 from acetune.run._local_workers import IN_WORKER, LocalSite
 from acetune.run._messages import Work
 from acetune.run._options import Settings, make_cluster, make_settings, require_options
@@ -40,6 +39,7 @@ from acetune.run._pool import Pool, Site
 from acetune.run._ray_cluster import RayCluster
 from acetune.run._suggestions import Suggester
 from acetune.run._trial_queue import TrialQueue
+from acetune.run.dry_run import DryRun, TwoSteps, rehearse, without_limits
 from acetune.run.study_callbacks import Listeners, StudyCallback, StudyStatus
 from acetune.run.terminal import make_progress
 from acetune.searchers import DEFAULT_SEARCHER, Searcher, make_searcher
