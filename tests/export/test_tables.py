@@ -102,7 +102,8 @@ def test_reports_and_checks_are_the_rows_of_the_study_file(
         rows(
             large,
             'SELECT seq, trial, attempt, checked_step AS step, "constraint", value, stderr, '
-            "c.cost_s, error, margin_se, note FROM checks c JOIN reports USING (seq) ORDER BY seq, 5",
+            "c.cost_s, error, margin_se, note FROM checks c JOIN reports USING (seq) "
+            "ORDER BY seq, 5",
         )
     )
     times = pd.to_datetime(reports.pop("time"), unit="s", utc=True)
