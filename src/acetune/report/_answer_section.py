@@ -73,6 +73,8 @@ def _nothing(result: StudyResult, running: bool) -> str:
     if not result.ledger.reports:
         if running:
             return "Nothing has been reported yet."
+        if result.ended is None:  # its driver was killed
+            return "Nothing was reported."
         return sentence(nothing_feasible(result).text)
     why = nothing_feasible(result)
     text = sentence(why.text)
