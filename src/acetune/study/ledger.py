@@ -37,6 +37,7 @@ def ledger_of(view: StudyView) -> Ledger:
         failed_checks=_distinct(checks.row[failed]),
         disk_bytes=view.disk_bytes,
         by_constraint=_by_constraint(view),
+        waiting_s=view.waited_s,
     )
 
 
