@@ -27,6 +27,7 @@ from acetune.run.study_callbacks import Listeners
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.session import Session, StudyTrial
 from acetune.study.store import FileFault
+from acetune.trial.artifacts import remove_empty
 from acetune.trial.checks import notice_bad_checks
 from acetune.trial.link import Reply, Report
 
@@ -159,6 +160,7 @@ class Driver:
         finally:
             self._parcels.close()
             self._pool.close()
+            remove_empty(self._store.files)
 
     # -- the loop --------------------------------------------------------------------------------
 
