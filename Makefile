@@ -5,17 +5,19 @@ BIN := $(VENV)/bin
 # in the order of tests/conftest.py, not the files with most tests first
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo quick quick-tests test lint format docs screenshots bench paper clean
+.PHONY: help demo quick quick-tests test pythons lint format docs screenshots bench paper release clean
 
 help:
 	@echo "make demo    tune LightGBM under a fairness limit (about a minute)"
 	@echo "make quick   linters, types, import rules and the tests that need no processes (a minute)"
 	@echo "make test    linters, types, import rules and all tests"
+	@echo "make pythons the tests on Python 3.11, 3.12 and 3.13 (those without torch)"
 	@echo "make lint    the first three of these"
 	@echo "make docs    the documentation as a site, in site/"
 	@echo "make screenshots   the pictures of report, dashboard and terminal in docs/screenshots/"
 	@echo "make bench   the benchmarks, side by side with peers (about 40 minutes)"
 	@echo "make paper   the paper's tables and figures again, in results/ (over 40 minutes)"
+	@echo "make release builds the packages in dist/, after all checks (docs/releasing.md)"
 
 demo: $(VENV)/.demo
 	$(BIN)/acetune demo
@@ -30,6 +32,10 @@ quick-tests: $(VENV)/.dev
 test: lint
 	@tools/browser.sh
 	$(PYTEST)
+
+pythons: $(VENV)/.dev
+	@tools/browser.sh
+	$(BIN)/python tools/pythons.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -63,8 +69,11 @@ bench: $(VENV)/.dev
 paper: $(VENV)/.dev
 	$(BIN)/python -m paper
 
+release: test docs pythons
+	$(BIN)/python tools/release.py
+
 clean:
-	rm -rf $(VENV) benchmarks/.venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-3.* dist benchmarks/.venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

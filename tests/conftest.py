@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from quick import SLOW_FOLDERS, TESTS, Guard, why_slow
+from quick import SLOW_FOLDERS, TESTS, Guard, needs_torch, why_slow
 
 # A call of Ray's in a process without Ray is an error. Ray itself would join whatever cluster it
 # finds on this machine, or start one, and leave it running: only one_ray.py starts it here.
@@ -26,6 +26,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="no processes, browsers or frameworks, and few examples of each property",
     )
+    parser.addoption(
+        "--without-torch",
+        action="store_true",
+        help="nothing that needs PyTorch: for environments that do not have it",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,7 +45,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     slow = config.getoption("quick") and _is_slow(collection_path)
-    return True if slow else None
+    return (
+        True
+        if slow or (config.getoption("without_torch") and _needs_torch(collection_path))
+        else None
+    )
 
 
 def _is_slow(path: Path) -> bool:
@@ -50,6 +59,16 @@ def _is_slow(path: Path) -> bool:
     return is_test and why_slow(path) is not None
 
 
+def _needs_torch(path: object) -> bool:
+    return isinstance(path, Path) and path.suffix in {".py", ".md"} and needs_torch(path)
+
+
+def _asks_for_torch(item: pytest.Item) -> bool:
+    """Whether it runs an example or a page that needs PyTorch."""
+    call = getattr(item, "callspec", None)
+    return call is not None and any(_needs_torch(value) for value in call.params.values())
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if _is_slow(item.path):
@@ -57,6 +76,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("quick"):
         config.hook.pytest_deselected(items=[item for item in items if _is_marked(item)])
         items[:] = [item for item in items if not _is_marked(item)]
+    if config.getoption("without_torch"):
+        config.hook.pytest_deselected(items=[item for item in items if _asks_for_torch(item)])
+        items[:] = [item for item in items if not _asks_for_torch(item)]
     # Processes take file after file. Those that take long come first, so that none of them is left
     # to one process at the end, while the other has nothing to do. The longest lie at the top: they
     # run the examples and the pages of the documentation.

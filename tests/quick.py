@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from documents import blocks
+
 TESTS = Path(__file__).parent
 FRAMEWORKS = frozenset(
     {
@@ -44,6 +46,7 @@ SLOW_IMPORTS = FRAMEWORKS | {
     "playwright",
     "subprocess",
 }
+NEEDS_TORCH = frozenset({"accelerate", "keras", "lightning", "torch", "transformers"})
 SLOW_FOLDERS = frozenset({"grid_benchmark", "paper_experiments"})  # of what is not installed
 SLOW_FIXTURES = frozenset({"browser", "local_ray"})
 _STARTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"})
@@ -74,6 +77,36 @@ def _why_slow(path: Path, seen: frozenset[Path]) -> str | None:
                     return reason
                 break
     return None
+
+
+@functools.cache
+def needs_torch(path: Path) -> bool:
+    """Whether a module of tests, an example or a page of the documentation loads PyTorch.
+
+    Of modules what they import at their top counts, and what their docstrings show.
+    """
+    if path.suffix == ".md":
+        return any(_loads_torch(block.code) for block in blocks(path))
+    text = path.read_text(encoding="utf-8")
+    return ">>> import torch" in text or ">>> torch." in text or _loads_torch(text)
+
+
+def _loads_torch(code: str) -> bool:
+    names = (name for node in ast.parse(code).body for name in _loaded_by(node))
+    return any(
+        NEEDS_TORCH & set(name.removeprefix("acetune.callbacks.").split(".")[:1]) for name in names
+    )
+
+
+def _loaded_by(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, ast.Import):
+        yield from (alias.name for alias in statement.names)
+    elif isinstance(statement, ast.ImportFrom):
+        yield statement.module or ""
+    elif isinstance(statement, (ast.Assign, ast.Expr)):
+        call = statement.value
+        if isinstance(call, ast.Call) and _is_importorskip(call):
+            yield str(ast.literal_eval(call.args[0]))
 
 
 @functools.cache

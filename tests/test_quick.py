@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from documents import DOCS, ROOT
 from properties import examples
-from quick import TESTS, Guard, why_slow
+from quick import TESTS, Guard, needs_torch, why_slow
 
 
 @pytest.mark.parametrize(
@@ -28,6 +30,24 @@ from quick import TESTS, Guard, why_slow
 )
 def test_imports_say_what_is_slow(name: str, reason: str | None) -> None:
     assert why_slow(TESTS / name) == reason
+
+
+@pytest.mark.parametrize(
+    ("path", "needs"),
+    [
+        (TESTS / "callbacks" / "test_lightgbm.py", False),
+        (TESTS / "callbacks" / "test_lightning.py", True),
+        (TESTS / "constraints" / "test_transformer.py", True),  # by importorskip
+        (TESTS / "constraints" / "test_size.py", False),  # in two of its tests, which skip
+        (ROOT / "examples" / "pytorch.py", True),
+        (ROOT / "examples" / "quickstart.py", False),
+        (DOCS / "callbacks_neural.md", True),
+        (DOCS / "callbacks.md", False),
+    ],
+    ids=lambda value: value.name if isinstance(value, Path) else "",
+)
+def test_what_needs_torch(path: Path, needs: bool) -> None:
+    assert needs_torch(path) is needs
 
 
 @pytest.mark.parametrize(

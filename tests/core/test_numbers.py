@@ -105,8 +105,11 @@ def table_of_arrays() -> object:
 
 def settings(**options: Any) -> Callable[[], object]:
     defaults: dict[str, Any] = dict.fromkeys(
-        ("workers", "threads", "time_budget_s", "report_timeout_s"), None
-    )
+        (
+            "workers", "threads", "time_budget_s", "report_timeout_s", "target",
+            "patience_trials", "patience_s",
+        ), None,
+    )  # fmt: skip
     defaults |= {"devices": (), "max_trials": 3, "retries": 0, "stop_grace_s": 1.0}
     return lambda: make_settings(**(defaults | {"max_failures": 5} | options))
 
@@ -146,7 +149,7 @@ CALLS: dict[str, tuple[type[AcetuneError], Callable[[], object]]] = {
         name: (GoalError, settings(**{name: True}))
         for name in (
             "workers", "threads", "time_budget_s", "report_timeout_s", "max_trials", "retries",
-            "stop_grace_s", "max_failures",
+            "stop_grace_s", "max_failures", "target", "patience_trials", "patience_s",
         )
     },
     "keep_models": (GoalError, tuned(keep_models=True)),

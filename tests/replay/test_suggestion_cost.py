@@ -36,6 +36,7 @@ def test_a_run_pays_for_its_suggestions(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_budget_ends_sooner_with_suggestions_that_take_long() -> None:
+    pytest.importorskip("torch")  # what the Gaussian process is made of
     budget_s = 20 * TABLE.cost_s.sum() / len(TABLE.configs)
     trials = {
         searcher: simulate(TABLE, "none", searcher=searcher, workers=1, budget_s=budget_s).trials

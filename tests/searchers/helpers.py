@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import pytest
+
 import acetune
 from acetune import Searcher
 from acetune.core.outcome import Outcome
@@ -27,6 +29,8 @@ SQUARE = Space({"x": acetune.uniform(0.0, 1.0), "y": acetune.uniform(0.0, 1.0)})
 
 def made(name: str, seed: int | None = 0, space: Space = SPACE, **options: Any) -> Searcher:
     """A searcher by its name; the Gaussian process takes less care, to save time."""
+    if name == "gp":
+        pytest.importorskip("torch")
     searcher = make_searcher(name, space, seed=seed, **options)
     if name == "gp":
         assert isinstance(searcher, OptunaSearcher)

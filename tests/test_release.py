@@ -1,0 +1,36 @@
+"""The version is the same wherever it stands, and `make release` refuses what is not ready."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+
+import acetune
+from documents import ROOT
+from tools.pythons import supported
+from tools.release import ProblemError, refuse_if_not_dated
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    cited = re.findall(r"^version: (.+)$", citation, re.MULTILINE)
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.findall(r"^## (\S+) \(", changelog, re.MULTILINE)[0]
+    assert {project["version"], *cited, newest} == {acetune.__version__}
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["## 0.2.0 (not released)", "## 0.1.0 (2026-12-01)", "## 0.2.0", "## 0.2.01 (2026-12-01)"],
+)
+def test_a_version_that_the_changelog_does_not_date_is_not_released(first: str) -> None:
+    with pytest.raises(ProblemError, match=re.escape("write '## 0.2.0 (YEAR-MONTH-DAY)'")):
+        refuse_if_not_dated(f"# Changelog\n\n{first}\n\n- New.\n", "0.2.0")
+    refuse_if_not_dated("# Changelog\n\n## 0.2.0 (2026-12-01)\n\n## 0.1.0 (x)\n", "0.2.0")
+
+
+def test_every_supported_version_of_python_is_tried() -> None:
+    assert supported() == ["3.11", "3.12", "3.13"]

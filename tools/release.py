@@ -1,0 +1,93 @@
+"""Builds the packages of a release, and tries them as a user would: the end of ``make release``.
+
+It stops at the first thing that is not ready: something not committed, a version that the changelog
+does not date, a package that an index would refuse, a wheel that does not run the demo in an
+environment with nothing else. It uploads nothing. docs/releasing.md has the whole list.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DIST = ROOT / "dist"
+
+
+class ProblemError(Exception):
+    """What stands in the way of a release."""
+
+
+def main() -> None:
+    """Check, build, try."""
+    version = the_version()
+    refuse_if_not_committed()
+    refuse_if_not_dated((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version)
+    shutil.rmtree(DIST, ignore_errors=True)
+    call([sys.executable, "-m", "build", "--outdir", DIST, ROOT])
+    packages = sorted(DIST.iterdir())
+    call([sys.executable, "-m", "twine", "check", "--strict", *packages])
+    (wheel,) = DIST.glob("*.whl")
+    try_the_demo(wheel, version)
+    print(f"acetune {version} is ready:", *(f"  dist/{path.name}" for path in packages), sep="\n")
+    print(f"Tag it (git tag -s v{version}) and upload both files with twine.")
+
+
+def the_version() -> str:
+    """What pyproject.toml says."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return str(project["version"])
+
+
+def refuse_if_not_committed() -> None:
+    """A release is made from a commit."""
+    changed = call(["git", "status", "--porcelain"]).strip()
+    if changed:
+        raise ProblemError(f"these files are not committed:\n{changed}")
+
+
+def refuse_if_not_dated(changelog: str, version: str) -> None:
+    """The changelog's first entry must be this version, with its day."""
+    first = next(line for line in changelog.splitlines() if line.startswith("## "))
+    if not re.fullmatch(rf"## {re.escape(version)} \(\d{{4}}-\d{{2}}-\d{{2}}\)", first):
+        raise ProblemError(
+            f"CHANGELOG.md begins with {first!r}; write '## {version} (YEAR-MONTH-DAY)'"
+        )
+
+
+def try_the_demo(wheel: Path, version: str) -> None:
+    """Install the wheel into an empty environment, and run the demo there."""
+    with tempfile.TemporaryDirectory() as folder:
+        venv.create(folder, with_pip=True)
+        command = Path(folder) / "bin" / "acetune"
+        install = [Path(folder) / "bin" / "pip", "install", "--quiet", f"{wheel}[lightgbm]"]
+        call([*install, "--disable-pip-version-check"])
+        installed = call([command, "--version"], cwd=folder).strip()
+        if version not in installed:
+            raise ProblemError(f"the wheel says that it is {installed!r}, not {version}")
+        said = call([command, "demo"], cwd=folder)
+        if "certified" not in said:
+            raise ProblemError(f"the demo from the wheel found no certified answer:\n{said}")
+
+
+def call(command: Sequence[str | Path], cwd: str | Path = ROOT) -> str:
+    """What a command prints; a problem if it fails."""
+    done = subprocess.run(command, cwd=cwd, text=True, capture_output=True)
+    if done.returncode:
+        shown = " ".join(str(part) for part in command)
+        raise ProblemError(f"{shown} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ProblemError as problem:
+        sys.exit(f"not ready: {problem}")
