@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from acetune.interprocess.child import Child, module_path
+from acetune.interprocess.child import Child, module_path, out_of_memory_kills
 from acetune.interprocess.frames import BlockingChannel
 from run.helpers import alive, read_lines, script, wait_for
 
@@ -70,7 +70,6 @@ def test_cores_and_variables_are_there_from_the_start(module: Callable[[str], st
     [
         ("os._exit(3)", "exited with status 3"),
         ("os.kill(os.getpid(), signal.SIGTERM)", "was killed by SIGTERM"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "was killed by SIGKILL (out of memory?)"),
         # a signal without a name of its own
         (
             "os.kill(os.getpid(), signal.SIGRTMIN + 3)",
@@ -84,6 +83,35 @@ def test_how_it_ended(module: Callable[[str], str], body: str, how: str) -> None
     child.socket.close()
     assert child.exit_word() == how
     assert child.exit_handle is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        (None, None, "out of memory?"),
+        (2, 2, "sent by a process: the kernel ended none for want of memory"),
+        (2, 3, "meanwhile the kernel ended processes for want of memory"),
+    ],
+)
+def test_who_killed_it_is_said_as_far_as_the_system_knows(
+    module: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    before: int | None,
+    after: int | None,
+    why: str,
+) -> None:
+    monkeypatch.setattr("acetune.interprocess.child.out_of_memory_kills", lambda: before)
+    child = Child(module("os.kill(os.getpid(), signal.SIGKILL)"), "talk")
+    child.kill(after_s=60.0)
+    child.socket.close()
+    monkeypatch.setattr("acetune.interprocess.child.out_of_memory_kills", lambda: after)
+    assert child.exit_word() == f"was killed by SIGKILL ({why})"
+
+
+def test_the_system_says_how_often_it_ran_out_of_memory() -> None:
+    found = out_of_memory_kills()
+    assert found is None or found >= 0
+    assert (found is not None) == ("oom_kill" in Path("/proc/vmstat").read_text())
 
 
 @pytest.mark.parametrize("own_session", [True, False])

@@ -190,8 +190,14 @@ def crash(_: int) -> None:
     ],
 )
 def test_a_job_that_ends_its_process_is_lost_and_the_others_run(
-    die: Callable[[int], None], argument: int, how: str, workers: list[Child]
+    die: Callable[[int], None],
+    argument: int,
+    how: str,
+    workers: list[Child],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("acetune.interprocess.child.out_of_memory_kills", lambda: None)
+
     def job(number: int) -> int:
         if number == 2:
             die(argument)

@@ -44,6 +44,7 @@ from run.helpers import (
     tune,
     wait_for,
 )
+from run.misbehaviour import IN_RAY, MISBEHAVIOUR, require_hurt_itself_only, run_misbehaving
 
 EVERY_STEP = ACE(truncation=0, interval=1, gate=False)
 
@@ -91,12 +92,20 @@ def test_a_killed_worker_takes_its_children_along_and_its_trial_goes_on(
 
     first, second = trial_rows(study)
     assert first["reason"].startswith("its worker process died on ")
-    assert "(killed, crashed or out of memory)" in first["reason"]
+    assert "(exited, crashed, killed or out of memory)" in first["reason"]
     assert (second["state"], second["resumed_from"]) == ("finished", 5)
     steps = [(row["attempt"], row["step"]) for row in report_rows(study)]
     assert steps == [(1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (2, 6), (2, 7)]
     (found,) = [[int(pid) for pid in line] for line in read_lines(pids)]
     wait_for(lambda: not any(map(alive, found)), "the worker and its children to be gone")
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_deed_of_training_code_hurts_its_own_trial_only(study: Path) -> None:
+    run_misbehaving(study, IN_RAY, engine="ray", workers=3)
+    for place, name in enumerate(IN_RAY):
+        row = MISBEHAVIOUR[name]
+        require_hurt_itself_only(study, place, row.in_ray or row.reason)
 
 
 @pytest.mark.usefixtures("cluster")

@@ -40,6 +40,13 @@ def run(
     return tune(by_hand(TABLE), study, confirm=confirm, confirm_top=top, **(defaults | options))
 
 
+def tenth(model: tuple[int, int, float]) -> Estimate:
+    return Estimate(g_of(model) / 10, 0.02)
+
+
+SHARES = [Constraint("g", upper=0.2, check=tenth, margin_se=0)]  # a limit that shares can meet
+
+
 def uses(study: Path) -> list[tuple[int, int, str]]:
     found = rows(study, "SELECT * FROM confirmations ORDER BY use")
     return [(row["look"], row["trial"], row["status"]) for row in found]
@@ -386,7 +393,8 @@ def test_the_confidence_is_fixed_with_the_study(study: Path) -> None:
 
 
 def test_bounds_are_in_the_file_and_in_what_was_found(study: Path) -> None:
-    result = run(study, fresh(dict.fromkeys(range(1, 5), acetune.Share(100, 1000))))
+    few = fresh(dict.fromkeys(range(1, 5), acetune.Share(100, 1000)))
+    result = run(study, few, constraints=SHARES)
     row = rows(study, "SELECT * FROM confirmations")[0]
     bound = json.loads(row["bounds"])["g"]
     assert bound["level"] == pytest.approx(0.0375) and bound["rows"] == 1000
@@ -399,10 +407,11 @@ def test_bounds_are_in_the_file_and_in_what_was_found(study: Path) -> None:
 
 def test_what_may_be_said_is_the_promise(tmp_path: Path) -> None:
     words = "drawn from, is at most {}5 %."
-    exact = run(tmp_path / "a.db", fresh(dict.fromkeys(range(1, 5), acetune.Share(1, 1000))))
+    few = fresh(dict.fromkeys(range(1, 5), acetune.Share(1, 1000)))
+    exact = run(tmp_path / "a.db", few, constraints=SHARES)
     nearly = run(tmp_path / "b.db", fresh(dict.fromkeys(range(1, 5), SURE)))
     assert words.format("") in claim(exact) and words.format("approximately ") in claim(nearly)
-    assert claim(exact).startswith("this model is certified to keep g <= 2 on data like")
+    assert claim(exact).startswith("this model is certified to keep g <= 0.2 on data like")
 
 
 def test_other_limits_need_other_rows(study: Path) -> None:

@@ -397,7 +397,7 @@ class Share:
     ("value", "ends"), [(0.01, "0 to 0.2; cut at 0"), (1, "0.8 to 1; cut at 1")]
 )
 def test_an_interval_ends_where_the_range_does(study: Path, value: float, ends: str) -> None:
-    share = Constraint("g", upper=0.1 if value < 1 else 1.1, check=Share())
+    share = Constraint("g", upper=0.1 if value < 1 else 1.0, check=Share())
     fresh = Estimate(value, 0.1 / 1.959963984540054 * (1.9 if value < 1 else 2.0))
     result = run(study, lambda model: {"g": fresh}, constraints=[share], top=1)
 

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 Value: TypeAlias = float | str  # of a name in a sentence
 _PARSER = string.Formatter()
+_LONGEST_TEXT = 20_000  # characters
 
 
 class Wording(NamedTuple):
@@ -74,6 +75,14 @@ NO_BETTER_S = Wording("patience_s", "no better answer for {seconds:.0f} s (patie
 #: why a study ends before its budget is spent
 ENOUGH = frozenset({TARGET_REACHED.code, NO_BETTER_TRIALS.code, NO_BETTER_S.code})
 BY_ITSELF = Reason(Wording("by_itself", "ended by itself"))
+
+
+def shortened(text: str) -> str:
+    """A text of somebody else's, such as an error's, as far as it fits a study file."""
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    half = _LONGEST_TEXT // 2
+    return f"{text[:half]}\n... {len(text) - 2 * half:,} characters left out ...\n{text[-half:]}"
 
 
 def stated(code: str, text: str) -> Reason:

@@ -12,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -32,6 +33,7 @@ _CODE = (
 )
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 _PARENT_POLL_S = 0.5
+_OUT_OF_MEMORY = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 Process = subprocess.Popen[bytes]
 CAPTURED = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
@@ -81,6 +83,7 @@ class Child:
         descriptors: Iterable[int] = (),
     ) -> None:
         self.socket, theirs = socket.socketpair()
+        self._out_of_memory = out_of_memory_kills()
         self._own_session = own_session
         start = {
             "root": _PACKAGE_ROOT,
@@ -124,8 +127,16 @@ class Child:
             name = signal.Signals(-code).name
         except ValueError:  # one of those without a name of their own
             name = f"signal {-code}"
-        hint = " (out of memory?)" if -code == signal.SIGKILL else ""
-        return f"was killed by {name}{hint}"
+        return f"was killed by {name}{self._why() if -code == signal.SIGKILL else ''}"
+
+    def _why(self) -> str:
+        """Who may have sent SIGKILL, as far as the system says."""
+        before, now = self._out_of_memory, out_of_memory_kills()
+        if before is None or now is None:
+            return " (out of memory?)"
+        if now > before:
+            return " (meanwhile the kernel ended processes for want of memory)"
+        return " (sent by a process: the kernel ended none for want of memory)"
 
     def kill(self, after_s: float = 0.0) -> None:
         """End it, and everything in its session, at once or once it has had time to leave."""
@@ -160,6 +171,15 @@ def start_interpreter(
         stdin=subprocess.DEVNULL,
         **options,
     )
+
+
+def out_of_memory_kills() -> int | None:
+    """How many processes this system has ended for want of memory; None where it does not say."""
+    try:
+        found = _OUT_OF_MEMORY.search(Path("/proc/vmstat").read_text())
+    except (OSError, ValueError):  # there is no such file here
+        return None
+    return None if found is None else int(found[1])
 
 
 def module_path() -> list[str]:

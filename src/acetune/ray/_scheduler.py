@@ -13,7 +13,7 @@ from ray.tune.schedulers import FIFOScheduler
 from acetune.core.errors import GoalError, StudyError
 from acetune.core.goals import Constraint, Goals, Mode, Objective
 from acetune.core.numbers import require_whole
-from acetune.core.reason import RAISED, Reason, Wording, stated
+from acetune.core.reason import RAISED, Reason, Wording, shortened, stated
 from acetune.policies import Policy, make_policy
 from acetune.ray import _result_format as wire
 from acetune.ray._experiment import STUDY_NAME, Experiment, logger
@@ -158,8 +158,8 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
             text = Path(trial.error_file).read_text(errors="replace")
         text = text.rpartition("Failure #")[2].strip()
         last_line = text.rpartition("\n")[2].strip()
-        reason = stated(RAISED, last_line) if last_line else _FAILED_IN_RAY
-        self._opened.failed(trial.trial_id, trial.config, reason, text or None)
+        reason = stated(RAISED, shortened(last_line)) if last_line else _FAILED_IN_RAY
+        self._opened.failed(trial.trial_id, trial.config, reason, shortened(text) or None)
 
     def on_trial_remove(self, tune_controller: Any, trial: Any) -> None:
         """A trial that never ran has nothing to say."""

@@ -85,7 +85,8 @@ class Driver:
         self._closing: _Closing | None = None
         self._evaluation: Evaluation | None = None
         self._patience_s = _PATIENCE_S
-        coordinator.stopper.on_repeat = coordinator.on_notice = listeners.notice
+        coordinator.stopper.on_repeat = listeners.once
+        coordinator.on_notice = listeners.notice
 
     # -- the study -------------------------------------------------------------------------------
 

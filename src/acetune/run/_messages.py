@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import socket
+import threading
 from functools import cache, lru_cache
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
@@ -295,10 +296,18 @@ _MAX_BYTES = 1 << 28  # large folders travel in pieces; nothing else comes near 
 
 
 class WorkerChannel(BlockingChannel):
-    """The worker's end."""
+    """The worker's end.
+
+    Attributes
+    ----------
+    turn:
+        Held by who has asked, until the answer is there; links of earlier trials may still be used
+        by threads that these have left behind.
+    """
 
     def __init__(self, connected: socket.socket) -> None:
         super().__init__(connected, encode, decode, _MAX_BYTES)
+        self.turn = threading.Lock()
 
 
 class DriverChannel(NonBlockingChannel):

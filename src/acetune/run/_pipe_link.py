@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,18 +45,16 @@ class PipeLink(Link):
         self._files = files
         self._folder = folder
         self._sees_files = sees_files
-        self._asking = threading.Lock()
+        self._closed = False
         self._notice = SayOnce(lambda text: self._send(m.Notice(text)))
 
     def _send(self, message: object) -> None:
-        try:
-            self._pipe.send(message)
-        except OSError:
-            raise DriverGone from None
+        with self._pipe.turn:
+            self._send_in_turn(message)
 
     def _ask(self, message: object) -> Any:
-        with self._asking:  # an answer belongs to the thread that has asked
-            self._send(message)
+        with self._pipe.turn:
+            self._send_in_turn(message)
             try:
                 answer = self._pipe.receive()
             except (EOFError, OSError):
@@ -65,6 +62,26 @@ class PipeLink(Link):
         if isinstance(answer, m.Refused):
             raise ReportError(answer.error)
         return answer
+
+    def _send_in_turn(self, message: object) -> None:
+        self._require_open()
+        try:
+            self._pipe.send(message)
+        except OSError:
+            raise DriverGone from None
+
+    def _require_open(self) -> None:
+        """What a thread says after its trial's end would count for the worker's next trial."""
+        if self._closed:
+            raise ReportError(
+                "the trial has ended; a thread that reports must be joined before the training "
+                "function returns"
+            )
+
+    def close(self) -> None:
+        """See Link. Waits for the answer to what another thread has asked."""
+        with self._pipe.turn:
+            self._closed = True
 
     def fetch(self, path: str | None) -> bytes:
         """A piece of a folder that the driver has: the first one, or (None) the next."""
@@ -104,6 +121,7 @@ class PipeLink(Link):
 
     def keep_model(self, step: int, model: object) -> None:
         """See Link. A model that cannot be kept costs the model, not the trial."""
+        self._require_open()
         target = self._folder / step_name("model", step)
         try:
             written = self._write(target, lambda folder: write_model(folder, model))
@@ -114,6 +132,7 @@ class PipeLink(Link):
 
     def keep_checkpoint(self, step: int, source: Callable[[Path], object] | Path) -> None:
         """See Link."""
+        self._require_open()
         target = self._folder / step_name("resume", step)
         written = self._write(target, checkpoint_writer(source))
         self._saved("resume", step, target, written)

@@ -220,7 +220,7 @@ def death_in_words(error: Exception) -> str:
     if re.search(r"node (has died|was dead|failed|.*terminated|.*preempted)", text, re.IGNORECASE):
         return f"was lost with its node{node}"
     if "worker process has died" in text:
-        return f"died{node} (killed, crashed or out of memory)"
+        return f"died{node} (exited, crashed, killed or out of memory)"
     if "ray.kill" in text:
         return f"was ended with ray.kill{node}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from acetune.core.errors import GoalWarning, ReportCallError, TrialStopped
+from acetune.core.reason import shortened
 from acetune.interprocess.code_file import read_code
 from acetune.run import _messages as m
 from acetune.run._pipe_link import DriverGone, PipeLink
@@ -30,8 +31,6 @@ from acetune.trial.exclusive import DeviceUse, alone
 from acetune.trial.exclusive_link import ExclusiveLink
 from acetune.trial.hardware import synchronised_clock
 from acetune.trial.trial import Trial
-
-_LONGEST_TEXT = 20_000  # characters of an error that are sent to the driver
 
 
 class WorkerLoop:
@@ -80,10 +79,12 @@ class WorkerLoop:
             except DriverGone:
                 raise
             except BaseException as error:
-                traceback.print_exc()
+                told = _traceback(error)
+                with contextlib.suppress(BaseException):  # training code may have closed it
+                    sys.stderr.write(told)
                 self._end_if_forked(error.code if isinstance(error, SystemExit) else 1)
                 certain = isinstance(error, ReportCallError)
-                self._pipe.send(m.Failed(_text(error), _cut(traceback.format_exc()), certain))
+                self._pipe.send(m.Failed(_text(error), shortened(told), certain))
             else:
                 self._pipe.send(m.Done())
 
@@ -111,7 +112,8 @@ class WorkerLoop:
             self._end_if_forked(0)
             trial.close()
         finally:
-            link.close()
+            if os.getpid() == self._pid:  # what a forked child holds is its parent's
+                link.close()
 
     def _at_hand(
         self, path: str | None, link: PipeLink
@@ -164,17 +166,17 @@ def _text(error: BaseException) -> str:
     """What an error says; its own way of saying so may fail."""
     try:
         said = str(error)
-    except Exception as failure:
+    except BaseException as failure:
         said = f"(its text cannot be made: {type(failure).__name__})"
-    return _cut(f"{type(error).__name__}: {said}")
+    return shortened(f"{type(error).__name__}: {said}")
 
 
-def _cut(text: str) -> str:
-    """A text that fits a study file; the log of the trial has all of it."""
-    if len(text) <= _LONGEST_TEXT:
-        return text
-    half = _LONGEST_TEXT // 2
-    return f"{text[:half]}\n... {len(text) - 2 * half:,} characters left out ...\n{text[-half:]}"
+def _traceback(error: BaseException) -> str:
+    """Where an error was raised; training code may have changed how that is said, too."""
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException as failure:
+        return f"{_text(error)}\n(its traceback cannot be made: {type(failure).__name__})\n"
 
 
 @contextlib.contextmanager

@@ -118,11 +118,12 @@ class Trial:
     def declare(self, total_steps: int | None) -> None:
         """Tell the last step where it is known only once training starts."""
         total = require_total_steps(total_steps)
-        if not self._begun:
-            self._begin(total)
-        elif total is not None and total != self._progress.total_steps:
-            self._link.declare(total)
-            self._progress.total_steps = total
+        with self._reporting:
+            if not self._begun:
+                self._begin(total)
+            elif total is not None and total != self._progress.total_steps:
+                self._link.declare(total)
+                self._progress.total_steps = total
 
     def __enter__(self) -> Self:
         """For engines that do not call the training function: ``with ... as trial``."""
@@ -252,10 +253,11 @@ class Trial:
 
     def close(self) -> None:
         """The training function has returned: make the check that is still due, say good-bye."""
-        try:
-            self._close()
-        finally:
-            self._link.close()
+        with self._reporting:  # of a thread that still does
+            try:
+                self._close()
+            finally:
+                self._link.close()
 
     # -- inside ----------------------------------------------------------------------------------
 
