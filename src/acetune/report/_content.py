@@ -187,6 +187,9 @@ def _numbers(view: StudyView, result: StudyResult, unchecked: int) -> list[dict[
             ("never valid", duration(ledger.invalid_s), wasted),
             ("better, unchecked", f"{unchecked:,}", better),
         ]
+    if ledger.waiting_s >= 1:
+        note = "of workers, so that checks could be measured alone"
+        rows.append(("waiting", duration(ledger.waiting_s), note))
     if result.confirmation_uses:
         rows.append(("confirmations", f"{result.confirmation_uses:,}", "uses of the fresh data"))
     what = "of models and checkpoints"

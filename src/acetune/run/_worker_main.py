@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import reprlib
 import socket
 import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,10 @@ class WorkerLoop:
 
     def _evaluate_model(self, model: object, confirm: bool) -> m.Evaluated:
         if confirm:
-            return m.Evaluated(dict(self._work.confirm(model)), {})
+            answer = self._work.confirm(model)
+            if not isinstance(answer, Mapping):
+                return m.Evaluated({}, {}, self._no_dict(answer), certain=True)
+            return m.Evaluated(dict(answer), {})
         goals = self._work.goals
         checks = {c.name: c.check for c in goals.constraints}
         pipe = self._pipe
@@ -160,6 +164,17 @@ class WorkerLoop:
             best=True,
         )
         return m.Evaluated(measured, costs)
+
+    def _no_dict(self, answer: object) -> str:
+        """That ``confirm`` gave something else than a dict, and which one to give."""
+        names = [limit.name for limit in self._work.goals.constraints]
+        names = names or [self._work.goals.objective.name]
+        shown = ", ".join(f"{name!r}: ..." for name in names)
+        what = "nothing" if answer is None else f"{reprlib.repr(answer)}, no dict"
+        return (
+            f"confirm returned {what}; return every constraint by its name, and the objective if "
+            f"you like: {{{shown}}}"
+        )
 
 
 def _text(error: BaseException) -> str:

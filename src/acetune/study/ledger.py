@@ -38,6 +38,7 @@ def ledger_of(view: StudyView) -> Ledger:
         disk_bytes=view.disk_bytes + view.code_bytes,
         code_bytes=view.code_bytes,
         by_constraint=_by_constraint(view),
+        waiting_s=view.waited_s,
     )
 
 

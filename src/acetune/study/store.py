@@ -444,6 +444,18 @@ class Store:
             (trial, attempt, _writable(description)),
         )
 
+    def add_wait(self, trial: int, attempt: int, seconds: float) -> None:
+        """An attempt has waited for others, because a check is measured alone."""
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS waits (trial INTEGER NOT NULL, attempt INTEGER NOT NULL, "
+            "seconds REAL NOT NULL, PRIMARY KEY (trial, attempt))"
+        )
+        self._db.execute(
+            "INSERT INTO waits VALUES (?, ?, ?) ON CONFLICT DO UPDATE "
+            "SET seconds = seconds + excluded.seconds",
+            (trial, attempt, seconds),
+        )
+
     def add_earlier_study(self, path: str, digest: str, trials: Sequence[EarlierTrial]) -> None:
         """Another study that the searcher learns from: its trials, as they were when it began."""
         self._db.execute(
@@ -603,6 +615,14 @@ class Store:
             return {}
         rows = self._db.execute("SELECT trial, attempt, description FROM hardware")
         return {(trial, attempt): description for trial, attempt, description in rows}
+
+    def waited(self) -> float:
+        """Seconds that all attempts have waited, because checks are measured alone."""
+        if not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'waits'"):
+            return 0.0
+        return float(
+            self._db.execute("SELECT coalesce(sum(seconds), 0.0) FROM waits").fetchone()[0]
+        )
 
     def earlier_studies(self) -> dict[str, str]:
         """The studies that this one learns from: digests of their trials, by path."""

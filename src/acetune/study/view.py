@@ -77,8 +77,9 @@ class StudyView:
         Why the last session ended; None while it runs, or if it was killed.
     models:
         The models that are kept, by trial, attempt and step.
-    startup_s, disk_bytes:
-        What starting all attempts took, and how much models and checkpoints take.
+    startup_s, waited_s, disk_bytes:
+        What starting all attempts took, how long they waited because checks are measured alone, and
+        how much models and checkpoints take.
     running:
         Whether a process has the study now, to write to it.
     code_bytes:
@@ -102,6 +103,7 @@ class StudyView:
     ended: Reason | None
     models: dict[tuple[int, int, int], Kept]
     startup_s: float
+    waited_s: float
     disk_bytes: int
     running: bool
 
@@ -280,6 +282,7 @@ class StudyView:
     def _read_trials(self, store: Store) -> bool:
         rows, wordings = store.trial_values(), store.wordings()
         self.startup_s = sum(row[8] or 0.0 for row in rows)
+        self.waited_s = store.waited()
         latest = {row[0]: row for row in rows}  # the last of several attempts stays
         if latest == self._trial_rows:
             return False
