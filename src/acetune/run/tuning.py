@@ -383,7 +383,7 @@ def tune(
         pool = Pool(site, settings.workers)
         queue = TrialQueue(coordinator, suggester.suggest, suggester.tell, settings, listeners)
         driver = Driver(coordinator, queue, pool, settings, listeners)
-        status = StudyStatus(coordinator, time_budget_s, max_trials, driver.elapsed)
+        status = StudyStatus(coordinator, time_budget_s, max_trials, driver.elapsed, store.path)
         listeners.call("on_start", status)
         for text in (*store.notices, *learned):
             listeners.notice(text)
