@@ -53,5 +53,5 @@ tuner = tune.Tuner(
 grid = tuner.fit()
 best = acetune.ray.best_result(grid)  # grid.get_best_result() would not look at the gap
 if best is not None:
-    print(f"best feasible: accuracy {best.value:.4f}, gap {best.constraints['gap']:.4f}")
+    print(f"best feasible: accuracy {best.value:.4f}, gap {best.constraints['gap'].value:.4f}")
     print(f"at step {best.step} of {best.config}; weights {np.round(best.load(), 2)}")

@@ -35,6 +35,7 @@ FRAMEWORKS = {
     "callbacks.md": "error::DeprecationWarning",
     "callbacks_neural.md": "default",
     "cluster.md": "default",  # Ray
+    "trackers.md": "default",
 }
 # what the blocks of a page must have printed, beside the answers of their studies
 PRINTED = {
@@ -54,6 +55,7 @@ PRINTED = {
     "see.md": [r"^9 figures"],
     "several_constraints.md": [r"^\(False, 0\.7\d*\)", r"True 0.0\n"],
     "start.md": [r"^True$", r"^gap at 0\.15: 0\.\d+ \(trial"],
+    "trackers.md": [r"^answer: trial-0000\d 0\.\d+ \{"],
     "theory.md": [r"^1 30.0 30.0\n", r"^16 4\.1 16\n", r"^loss 6: rank 4 of 4, stops"],
 }
 

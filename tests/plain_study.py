@@ -259,7 +259,12 @@ def read_ledger(store: Store) -> Ledger:
         failed_checks=int(number("SELECT count(DISTINCT seq) FROM checks WHERE value IS NULL")),
         disk_bytes=int(number("SELECT sum(bytes) FROM checkpoints")),
         by_constraint=_by_constraint(store),
+        waiting_s=number("SELECT sum(seconds) FROM waits") if _has(store, "waits") else 0.0,
     )
+
+
+def _has(store: Store, table: str) -> bool:
+    return bool(store.rows("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)))
 
 
 def _by_constraint(store: Store) -> dict[str, ConstraintTime]:

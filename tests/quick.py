@@ -23,15 +23,18 @@ TESTS = Path(__file__).parent
 FRAMEWORKS = frozenset(
     {
         "accelerate",
+        "catboost",
         "fairlearn",
         "flaml",
         "keras",
         "lightgbm",
         "lightning",
+        "mlflow",
         "ray",
         "sklearn",
         "torch",
         "transformers",
+        "wandb",
         "xgboost",
     }
 )

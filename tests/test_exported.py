@@ -36,6 +36,7 @@ def test_every_name_can_be_imported_and_says_what_it_is(name: str) -> None:
         "ray",
         "replay",
         "testing",
+        "trackers",
     ],
 )
 def test_rooms_are_opened_on_use(room: str) -> None:

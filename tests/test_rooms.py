@@ -18,7 +18,7 @@ MODULES = {
 # at the top, where users import them from
 PUBLIC = {"__init__.py", "__main__.py", "distributed.py", "export.py", "plot.py", "py.typed"}
 # whose modules have public names: verbs of the command, frameworks, checks
-NAMED_FOR_USERS = ("cli", "callbacks", "constraints", "testing")
+NAMED_FOR_USERS = ("cli", "callbacks", "constraints", "testing", "trackers")
 
 
 def users() -> dict[tuple[str, ...], set[str]]:

@@ -99,8 +99,15 @@ def _first(text: str | None) -> str:
 
 
 def _prose(text: str | None) -> str:
-    paragraphs = (text or "").replace("\b", "").strip().split("\n\n")
-    return "\n\n".join(" ".join(part.split()) for part in paragraphs)
+    """The paragraphs of a help text; one that begins with a backspace keeps its lines."""
+    return "\n\n".join(map(_paragraph, inspect.cleandoc(text or "").split("\n\n")))
+
+
+def _paragraph(text: str) -> str:
+    if "\b" not in text:
+        return " ".join(text.split())
+    lines = text.replace("\b", "").strip("\n").splitlines()
+    return "\n".join(f"    {line}" for line in lines)
 
 
 def _cell(text: str | None) -> str:

@@ -126,6 +126,7 @@ _ROOMS = (
     "replay",
     "searchers",
     "testing",
+    "trackers",
 )
 
 

@@ -56,7 +56,8 @@ def test_the_best_feasible_is_found_with_its_model(tmp_path: Path) -> None:
     assert best is not None
     assert (best.config["x"], best.step) == best_of(XS, 5)
     assert best.value == auc(best.config["x"], best.step)
-    assert best.constraints == {"eod": pytest.approx(eod(best.config["x"], best.step))}
+    assert isinstance(best.constraints["eod"], acetune.Estimate)
+    assert best.constraints["eod"].value == pytest.approx(eod(best.config["x"], best.step))
     assert best.load() == {"x": best.config["x"], "step": best.step}
     # Ray's own answer breaks the limit
     assert grid.get_best_result().config["x"] == 0.9
@@ -564,7 +565,7 @@ def test_several_constraints_one_by_one(tmp_path: Path) -> None:
     )
     best = best_result(grid)
     assert best is not None and best.config["x"] == 0.3
-    assert best.constraints == {"dear": 0.1, "cheap": 0.3}
+    assert best.constraints == {"dear": Estimate(0.1), "cheap": Estimate(0.3)}
     found = rows(
         tmp_path,
         'SELECT trial, group_concat(DISTINCT "constraint") AS names FROM reports '

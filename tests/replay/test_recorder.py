@@ -466,6 +466,15 @@ def test_an_existing_table_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert trained(tmp_path) == [] and not partial_path(path).exists()
 
 
+def test_what_writes_the_table_is_asked_for_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)  # as if it were not installed
+    with pytest.raises(ImportError, match=r"pip install 'acetune\[replay\]'"):
+        record(counting(tmp_path), tmp_path / "curves.parquet", configs=1, workers=1)
+    assert trained(tmp_path) == [] and not list(tmp_path.glob("curves*"))
+
+
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"cannot write .*there is no folder .*nowhere"):
         record(counting(tmp_path), tmp_path / "nowhere" / "t.parquet", configs=2)

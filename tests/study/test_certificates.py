@@ -14,6 +14,7 @@ import pytest
 
 import acetune
 from acetune import ACE, Constraint, Estimate, StudyResult
+from acetune.certification.evidence import Measured, Quantile
 from acetune.core.errors import GoalError, StudyChangedError
 from acetune.study.summary import summary_rows
 from acetune.study.trust import claim
@@ -100,6 +101,25 @@ def test_without_a_certificate_the_best_that_holds_is_the_answer(study: Path) ->
     assert "holds on fresh data, not certified: g 1 " in text
     assert "a safer candidate was not certified, and the test ends with the first" in text
     assert "this model kept g <= 2 on the fresh rows. Do not say that it keeps the limit" in text
+
+
+def test_latency_takes_more_calls_and_not_more_rows(study: Path) -> None:
+    calls = Measured(20.0, 0.1, Quantile((20.0,) * 40, 0.05, "this machine"))
+    slow = [Constraint("ms", upper=30, check=lambda model: 20.0)]
+    result = run(study, lambda model: {"ms": calls}, constraints=slow, top=1)
+    assert result.status == "holds"
+    text = str(result)
+    assert "these calls cannot rule out ms values beyond its limit; about 96 in place of" in text
+    assert "a certificate of ms takes more timed calls (repeats= of the check in confirm)" in text
+    assert "rows that nobody has used" not in text
+
+
+def test_a_plain_number_is_not_advised_to_have_more_rows(study: Path) -> None:
+    result = run(study, lambda model: {"g": 1.0}, top=1)
+    assert result.status == "holds"
+    (told,) = (text for name, text in summary_rows(result) if name == "next")
+    assert "g cannot be certified: a plain number says nothing of how sure it is" in told
+    assert "more fresh rows" not in told
 
 
 def test_how_many_rows_would_do(study: Path) -> None:

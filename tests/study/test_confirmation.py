@@ -280,7 +280,9 @@ def raises(model: object) -> dict[str, Any]:
         (lambda model: {"loss": 1.0}, "confirm returned no 'g'; it must return every constraint"),
         (lambda model: {"g": math.nan}, "confirmed 'g' is nan"),
         (lambda model: {"g": None}, "confirmed 'g' must be a number, got None"),
-        (lambda model: 1.0, "TypeError"),
+        (lambda model: 1.0, "confirm returned 1.0, no dict; return every constraint by its name"),
+        (lambda model: None, "confirm returned nothing; return every constraint by its name, and"),
+        (lambda model: [("g", 1.0)], "no dict; return every constraint by its name, and the obj"),
     ],
 )
 def test_a_confirmation_that_goes_wrong_is_a_use_and_no_verdict(
@@ -297,6 +299,19 @@ def test_a_confirmation_that_goes_wrong_is_a_use_and_no_verdict(
     again = run(study, lambda model: {"g": 1.0}, top=1)  # mended, and judged again
     assert uses(study) == [(2, "unconfirmed"), (2, "holds")]
     assert again.best is not None and again.best.status == "holds"
+
+
+def test_what_is_no_dict_confirms_nothing_and_spares_the_fresh_data(
+    study: Path, tmp_path: Path
+) -> None:
+    looks = tmp_path / "looks"
+
+    def confirm(model: Any) -> Any:
+        append_line(looks, *model)
+        return 1.0
+
+    run(study, confirm)
+    assert uses(study) == [(2, "unconfirmed")] and len(read_lines(looks)) == 1
 
 
 def test_fresh_data_owes_nothing_to_the_margin_of_the_search(study: Path) -> None:

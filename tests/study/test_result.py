@@ -15,7 +15,13 @@ import pytest
 import acetune
 from acetune import ACE, ACE2, Constraint, Estimate, NoStopping, StudyResult, Trial
 from acetune.core.errors import GoalError, ReportError
+from acetune.core.goals import Goals, Objective
+from acetune.core.reason import BUDGET_SPENT, NO_REASON
 from acetune.policies import Policy
+from acetune.report._content import content
+from acetune.study.opening import describe_study
+from acetune.study.store import Store
+from acetune.study.view import StudyView
 from run.helpers import by_hand, g_of, report_rows, rows, tune
 
 EVERY_STEP = ACE(truncation=0, interval=1, gate=False)
@@ -187,8 +193,16 @@ def test_a_limit_far_away_is_asked_about(study: Path) -> None:
     assert "ace-beta1" not in text  # everything was checked
 
 
-def test_where_few_reports_were_checked_a_policy_is_named(study: Path) -> None:
+def test_where_all_checks_are_far_off_no_more_of_them_are_advised(study: Path) -> None:
     table = [[(1.0, 90.0)] * 4, [(5.0, 25.0)] * 4]
+    result = tune(by_hand(table), study, xs=[1, 2], policy=NoStopping(), constraints=[LIMIT])
+    assert (result.ledger.checks, result.ledger.reports) == (2, 8)
+    assert "with g 25 (limit <= 2): is the limit right?" in str(result)
+    assert "ace-beta1" not in str(result)
+
+
+def test_where_few_reports_were_checked_a_policy_is_named(study: Path) -> None:
+    table = [[(1.0, 90.0)] * 4, [(5.0, 2.5)] * 4]
     result = tune(by_hand(table), study, xs=[1, 2], policy=NoStopping(), constraints=[LIMIT])
     assert result.ledger.checks == 2
     text = str(result)
@@ -211,11 +225,54 @@ class EveryInterval(NoStopping):
 def test_another_policy_is_named_unless_a_check_was_due_at_every_step(
     policy: Policy, named: bool, study: Path
 ) -> None:
-    table = [[(1.0, 90.0)] + [(math.nan, 90.0)] * 3] * 2  # nothing else is worth a check
+    table = [[(1.0, 2.5)] + [(math.nan, 90.0)] * 3] * 2  # nothing else is worth a check
     result = tune(by_hand(table), study, xs=[1, 2], policy=policy, constraints=[LIMIT])
     assert 2 * result.ledger.checks < result.ledger.reports
     assert ("policy='ace-beta1' (check at every step)" in str(result)) == named
     assert result.due_at_every_step == (not named)
+
+
+@pytest.mark.parametrize(
+    ("states", "startup_s", "words"),
+    [
+        ([], None, "the first report, while the workers were starting; raise time_budget_s"),
+        (["interrupted"] * 2, None, "first report, while 2 trials set up the training"),
+        (["interrupted"] * 2, 0.8, "2 trials took 1.6 s to set up and did not come to the end"),
+    ],
+)
+def test_a_budget_that_is_gone_before_the_first_report_says_why(
+    states: list[str], startup_s: float | None, words: str, study: Path
+) -> None:
+    goals = Goals(Objective("loss"), (LIMIT,))
+    settings = {"time_budget_s": 1.5, "confirm_top": 1, "keep_models": 3}
+    store = Store.create(study, describe_study(goals, [], EVERY_STEP, {}, settings))
+    with store.transaction():
+        for number, state in enumerate(states, 1):
+            store.add_trial(number, 1, {}, 0.0, 0)
+            store.set_plan(number, 1, None, None, None, NO_REASON, startup_s)
+            store.end_trial(number, 1, state, BUDGET_SPENT, 1.0)
+        store.end_session(store.add_session(0.0, "here"), BUDGET_SPENT)
+    store.close()
+    result = acetune.load(study)
+    assert "nothing was reported: the time budget of 1.5 s was spent before" in str(result)
+    assert words in str(result)
+    with StudyView(study) as view:
+        assert words in content(view, figures=False)["answer"]["words"]
+
+
+def test_waiting_for_others_stands_in_the_ledger(study: Path) -> None:
+    result = run(study, TABLE)
+    assert result.ledger.waiting_s == 0 and "\nwaiting " not in str(result)
+    with contextlib.closing(Store.open(study)) as store, store.transaction():
+        store.add_wait(1, 1, 60.0)
+        store.add_wait(1, 1, 30.0)
+        store.add_wait(2, 1, 2.0)
+    result = acetune.load(study)
+    assert result.ledger.waiting_s == 92.0
+    assert "waiting        1 min 32 s on workers, so that checks could be measured" in str(result)
+    with StudyView(study) as view:
+        page = content(view, figures=False)
+    assert {"waiting", "training"} <= {row["label"] for row in page["numbers"]}
 
 
 def test_while_it_runs_nothing_is_lost(study: Path) -> None:

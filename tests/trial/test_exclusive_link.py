@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from acetune.core.decision import Action, Decision
-from acetune.trial.device_locks import lock_folder
+from acetune.trial.device_locks import DeviceLocks, lock_folder
 from acetune.trial.exclusive_link import ExclusiveLink
 from acetune.trial.link import Link, Plan, Reply, Report
 from trial.test_exclusive import ALONE, room
@@ -140,6 +141,29 @@ def test_a_trial_pauses_goes_on_measures_and_ends() -> None:
     assert room() == BUSY
     link.close()
     assert engine.told == [("close", FREE)]
+
+
+def test_what_was_waited_comes_with_the_next_report() -> None:
+    class Keeping(Noting):
+        reported: list[Report] = []  # noqa: RUF012
+
+        def report(self, report: Report) -> Reply:
+            self.reported.append(report)
+            return super().report(report)
+
+    engine = Keeping()
+    link = wrapped(engine)
+    other = DeviceLocks("cpu")
+    link.report(Report(1, 0.0))
+    link.pause()
+    other.empty()  # somebody measures
+    threading.Timer(0.3, other.leave).start()
+    link.go_on()
+    link.report(Report(2, 0.0))
+    link.report(Report(3, 0.0))
+    first, second, third = (report.waited_s for report in engine.reported)
+    assert second > max(first, third)  # which had nobody to wait for
+    link.close()
 
 
 def test_without_such_a_check_nothing_is_locked() -> None:

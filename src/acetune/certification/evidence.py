@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import permutations
-from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -410,6 +410,7 @@ class Quantile:
     hardware: str
     block: int = 1
     approximate: bool = True
+    unit: ClassVar[str] = "calls"  # what there would have to be more of
 
     @property
     def rows(self) -> int:

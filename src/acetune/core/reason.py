@@ -63,6 +63,7 @@ class Reason:
 NO_REASON = Reason(Wording("", ""))
 LAST_STEP = Reason(Wording("last_step", "reached its last step"))
 INTERRUPTED = Reason(Wording("interrupted_by_user", "interrupted by the user"))
+BUDGET_SPENT = Reason(Wording("budget_spent", "the time budget is spent"))
 FAILED = "session_failed"  # the code of a session that an error has ended
 RAISED = "raised"  # the code of a trial that an exception has ended: the text is its message
 TARGET_REACHED = Wording(

@@ -389,6 +389,12 @@ class Stopper:
         """The least violating of the checkpoints that were found invalid, or None."""
         return self._shown(self.history.nearest)
 
+    def found_in(self, trial: TrialId) -> tuple[CheckedCheckpoint | None, bool]:
+        """The best feasible checkpoint of a trial, else its nearest miss; and which it is."""
+        record = self.history.trials[trial]
+        found = self._shown(record.best_valid or record.nearest)
+        return found, record.best_valid is not None
+
     def _shown(self, found: Checkpoint | None) -> CheckedCheckpoint | None:
         if found is None:
             return None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from acetune.core.decision import Action, Decision
-from acetune.core.goals import FailedCheck
+from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.observation import CheckResult, Observation, unconstrained
 from acetune.core.outcome import outcome
 from acetune.core.trial_record import Progress, TrialRecord
@@ -280,7 +280,7 @@ class RayLink(Link):
             math.inf if loss is None else loss,
             record.best_valid is not None,
             model.folder,
-            {c.name: wire.readable(measured, c.name) for c in self._terms.goals.constraints},
+            {name: one for name, one in measured.items() if isinstance(one, Estimate)},
             model.size,
             model.digest,
         )

@@ -36,7 +36,7 @@ class Best(NamedTuple):
     loss: float
     feasible: bool  # it was checked, and every limit holds
     model: str  # the folder of its model in the trial's storage, or nothing
-    constraints: dict[str, float]  # NaN where nothing was measured
+    constraints: dict[str, Estimate]  # those that were measured
     size: int = 0  # of the model
     digest: str = ""  # its checksum
 
@@ -72,7 +72,7 @@ def encode(message: Message) -> str:
             "attempt": list(message.attempt),
             "report": _report_out(message.report),
             "end": _report_out(message.end),
-            "best": message.best,
+            "best": _best_out(message.best),
             "notice": message.notice,
             "closed": message.closed,
             **({"overdue": message.overdue} if message.overdue else {}),
@@ -86,7 +86,7 @@ def decode(text: str) -> Message:
     found = json.loads(text)
     attempt = Attempt(*found["attempt"])
     report, end = _report_in(found["report"]), _report_in(found["end"])
-    best = None if found["best"] is None else Best(*found["best"])
+    best = _best_in(found["best"])
     overdue = found.get("overdue", "")
     return Message(attempt, report, end, best, found["notice"], found["closed"], overdue)
 
@@ -94,6 +94,22 @@ def decode(text: str) -> Message:
 def best_in(result: Mapping[str, Any]) -> Best | None:
     """The best checkpoint that a result tells of, if it is one of ours."""
     return decode(result[REPORT]).best if REPORT in result else None
+
+
+def _best_out(best: Best | None) -> list[Any] | None:
+    if best is None:
+        return None
+    fields: list[Any] = list(best)
+    fields[4] = {name: to_json(found) for name, found in best.constraints.items()}
+    return fields
+
+
+def _best_in(fields: list[Any] | None) -> Best | None:
+    if fields is None:
+        return None
+    best = Best(*fields)
+    read = {n: from_json(v) for n, v in best.constraints.items() if isinstance(v, list)}
+    return best._replace(constraints={n: v for n, v in read.items() if isinstance(v, Estimate)})
 
 
 def _report_out(report: Report | None) -> list[Any] | None:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from ray import tune
 
 from acetune.core.errors import BrokenModelError, ReportError, StudyError
+from acetune.core.goals import Estimate
 from acetune.ray import _result_format as wire
 from acetune.ray._experiment import STUDY_NAME, close_experiment
 from acetune.study.best_checkpoints import valid_checkpoints
@@ -30,6 +31,7 @@ from acetune.trial.artifacts import (
 class BestResult:
     """A checkpoint that satisfies every constraint.
 
+    ``constraints`` are the estimates of its checks by name, as everywhere.
     ``checkpoint`` is the model that ``report(model=...)`` was given at that step, or the checkpoint
     that was reported with it, as Ray hands them out; None if neither was kept. ``result`` is Ray's
     result of the trial: its metrics are those of the last step, not of this one.
@@ -38,7 +40,7 @@ class BestResult:
     config: Mapping[str, Any]
     step: int
     value: float
-    constraints: Mapping[str, float]
+    constraints: Mapping[str, Estimate]
     checkpoint: tune.Checkpoint | None
     result: tune.Result = field(repr=False)
     model: wire.Model | None = field(default=None, repr=False)  # what was written of it

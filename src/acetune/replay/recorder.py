@@ -21,7 +21,7 @@ from acetune.core.errors import TableError
 from acetune.core.numbers import require_whole
 from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.replay.parallel import Lost, run_jobs
-from acetune.replay.table_file import read_table, write_table
+from acetune.replay.table_file import read_table, require_parquet, write_table
 from acetune.replay.training import RecordedCurve, Task, goals_of, require_name, train_curve
 from acetune.searchers.dimensions import Choice, edges
 from acetune.searchers.space import Space
@@ -89,9 +89,10 @@ def record(
 
 
 def require_new(path: Path) -> None:
-    """An error if the table exists: hours of training are not overwritten."""
+    """An error if the table exists, or cannot be written: hours of training are not lost."""
     if path.exists():
         raise TableError(f"{path} exists; give another name, or delete it to record anew")
+    require_parquet()
 
 
 def _describe(task: Task) -> dict[str, Any]:

@@ -245,6 +245,11 @@ def _decimals(column: NDArray[Any]) -> Floats:
     return np.array([str(value) for value in distinct], dtype=np.float64)[places]
 
 
+def require_parquet() -> None:
+    """An error if tables cannot be written here: to be known before hours of training."""
+    _pyarrow()
+
+
 def _pyarrow() -> tuple[Any, Any]:
     pyarrow, parquet = "pyarrow", "pyarrow.parquet"
     return import_extra(pyarrow, pyarrow, "replay"), import_extra(parquet, pyarrow, "replay")

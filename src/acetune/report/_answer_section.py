@@ -71,7 +71,11 @@ def page_headline(
 
 def _nothing(result: StudyResult, running: bool) -> str:
     if not result.ledger.reports:
-        return "Nothing has been reported yet." if running else "Nothing was reported."
+        if running:
+            return "Nothing has been reported yet."
+        if result.ended is None:  # its driver was killed
+            return "Nothing was reported."
+        return sentence(nothing_feasible(result).text)
     why = nothing_feasible(result)
     text = sentence(why.text)
     if result.nearest_miss is not None and not why.tells_nearest:

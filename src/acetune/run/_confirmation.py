@@ -256,7 +256,9 @@ class _Look:
         if result is None:
             return None
         goals = self._coordinator.goals
-        wrong = None if result.error is not None else wrong_names(goals, result.measured)
+        wrong = wrong_names(goals, result.measured) if result.error is None else None
+        if result.certain:
+            wrong = result.error
         status = self._record(found, result, wrong, in_sequence)
         self._said[checkpoint_key(found)] = status
         if status != "broken" and wrong is not None:
@@ -329,6 +331,7 @@ class _Look:
             rows=evidence.rows,
             refused=refused,
             more_rows=more,
+            unit=getattr(evidence, "unit", "rows"),
         )
 
     def end(self) -> None:

@@ -15,7 +15,15 @@ from dataclasses import dataclass
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import AcetuneError, ReportError, StudyError, TrainingCodeError
-from acetune.core.reason import FAILED, INTERRUPTED, RAISED, Reason, Wording, stated
+from acetune.core.reason import (
+    BUDGET_SPENT,
+    FAILED,
+    INTERRUPTED,
+    RAISED,
+    Reason,
+    Wording,
+    stated,
+)
 from acetune.run import _messages as m
 from acetune.run._enough import Enough
 from acetune.run._options import Settings
@@ -27,10 +35,10 @@ from acetune.run.study_callbacks import Listeners
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.session import Session, StudyTrial
 from acetune.study.store import FileFault
+from acetune.trial.artifacts import remove_empty
 from acetune.trial.checks import notice_bad_checks
 from acetune.trial.link import Reply, Report
 
-_BUDGET_SPENT = Reason(Wording("budget_spent", "the time budget is spent"))
 _ALL_DONE = Reason(Wording("all_done", "all trials are done"))
 _FAILED = Wording(FAILED, "an error: {text}")
 _LOST = Wording("worker_lost", "its worker process {how}")
@@ -160,6 +168,7 @@ class Driver:
         finally:
             self._parcels.close()
             self._pool.close()
+            remove_empty(self._store.files)
 
     # -- the loop --------------------------------------------------------------------------------
 
@@ -195,7 +204,7 @@ class Driver:
             elif (enough := self._enough.look()) is not None:
                 self._closing = _Closing(enough, now)
             elif self._budget_spent():
-                self._closing = _Closing(_BUDGET_SPENT, now)
+                self._closing = _Closing(BUDGET_SPENT, now)
             else:
                 return
             self._session.end_search()

@@ -146,11 +146,12 @@ class Failed(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """Outcome of an Evaluate."""
+    """Outcome of an Evaluate. ``certain``: every other model would fare the same."""
 
     measured: dict[str, Any]
     costs: dict[str, float]
     error: str | None = None
+    certain: bool = False
 
 
 class Notice(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acetune.core.say_once import SayOnce
@@ -26,8 +27,9 @@ class StudyStatus:
         time_budget_s: float | None,
         max_trials: int | None,
         elapsed: Callable[[], float],
+        study: Path | None = None,
     ) -> None:
-        self._coordinator = coordinator
+        self._coordinator, self._study = coordinator, study
         self.time_budget_s, self.max_trials = time_budget_s, max_trials
         self._elapsed = elapsed
 
@@ -35,6 +37,11 @@ class StudyStatus:
     def goals(self) -> Goals:
         """Objective and constraints."""
         return self._coordinator.goals
+
+    @property
+    def study(self) -> Path | None:
+        """The study file, for :func:`acetune.load`; None where a listener is tried without one."""
+        return self._study
 
     @property
     def elapsed_s(self) -> float:
@@ -69,6 +76,13 @@ class StudyStatus:
     def nearest_miss(self) -> CheckedCheckpoint | None:
         """The least violating checkpoint so far."""
         return self._coordinator.stopper.nearest_miss
+
+    def found_in(self, trial: int) -> tuple[CheckedCheckpoint | None, bool]:
+        """The best that was found in a trial so far, and whether it is feasible.
+
+        Its best feasible checkpoint; without one its nearest miss, or None if it has none either.
+        """
+        return self._coordinator.stopper.found_in(trial)
 
     @property
     def check_share(self) -> float:

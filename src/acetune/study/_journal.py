@@ -108,6 +108,8 @@ class StudyJournal(Journal):
             checks.append(
                 CheckRow(name, value, stderr, cost_s, error, self._margins[name], written)
             )
+        if report.waited_s:
+            self._store.add_wait(trial.number, trial.attempt, report.waited_s)
         self._store.add_report(
             (
                 trial.number,

@@ -25,7 +25,7 @@ class Bound:
     of at most ``level``, over the draw of the fresh rows; nearly so where it is ``approximate``.
     The constraint passes where ``p_value``, of the limit itself, is at most ``level``. ``refused``
     says why there is no bound, ``more_rows`` how many times as many rows would probably do where
-    the value holds and the bound does not.
+    the value holds and the bound does not. ``unit`` is what was counted: rows, or timed calls.
     """
 
     level: float
@@ -36,6 +36,7 @@ class Bound:
     rows: int | None = None
     refused: str | None = None
     more_rows: float | None = None
+    unit: str = "rows"
 
     @property
     def passes(self) -> bool:
@@ -235,7 +236,11 @@ class ConstraintTime:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Where the time went, in seconds summed over all workers, and how much lies on disk."""
+    """Where the time went, in seconds summed over all workers, and how much lies on disk.
+
+    ``code_bytes`` of ``disk_bytes`` are the code for the workers with its data: it is there only
+    while a session runs.
+    """
 
     training_s: float
     startup_s: float
@@ -247,6 +252,8 @@ class Ledger:
     failed_checks: int
     disk_bytes: int
     by_constraint: Mapping[str, ConstraintTime]
+    code_bytes: int = 0
+    waiting_s: float = 0.0  # of trials for others, because checks are measured alone
 
     @property
     def check_share(self) -> float:

@@ -176,7 +176,7 @@ class Store:
                 "you may write to, study='...'"
             ) from None
         if path.exists():  # since the caller looked; nobody can make it now that we have the lock
-            _unlock(lock)
+            _unlock(lock, path)
             raise StudyFileError(f"{path} has just been made by another process; try again")
         try:
             # built under another name: a study file that exists is a whole one
@@ -195,7 +195,7 @@ class Store:
             sync_folder(path.parent)
             return cls(path, _connect(path), lock, experiment)
         except BaseException as error:
-            _unlock(lock)
+            _unlock(lock, path)
             if isinstance(error, (OSError, sqlite3.Error)):
                 raise StudyFileError(f"cannot write the study file {path}: {error}") from None
             raise
@@ -234,7 +234,7 @@ class Store:
         except BaseException as error:
             if db is not None:
                 db.close()
-            _unlock(lock)
+            _unlock(lock, path)
             if isinstance(error, sqlite3.Error):
                 raise StudyFileError(f"cannot open {path} for writing: {error}") from None
             raise
@@ -261,7 +261,7 @@ class Store:
         """Close the file and let others have it."""
         self._db.close()
         if self._lock is not None:
-            _unlock(self._lock)
+            _unlock(self._lock, self.path)
             self._lock = None
 
     @property
@@ -444,6 +444,18 @@ class Store:
             (trial, attempt, _writable(description)),
         )
 
+    def add_wait(self, trial: int, attempt: int, seconds: float) -> None:
+        """An attempt has waited for others, because a check is measured alone."""
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS waits (trial INTEGER NOT NULL, attempt INTEGER NOT NULL, "
+            "seconds REAL NOT NULL, PRIMARY KEY (trial, attempt))"
+        )
+        self._db.execute(
+            "INSERT INTO waits VALUES (?, ?, ?) ON CONFLICT DO UPDATE "
+            "SET seconds = seconds + excluded.seconds",
+            (trial, attempt, seconds),
+        )
+
     def add_earlier_study(self, path: str, digest: str, trials: Sequence[EarlierTrial]) -> None:
         """Another study that the searcher learns from: its trials, as they were when it began."""
         self._db.execute(
@@ -603,6 +615,14 @@ class Store:
             return {}
         rows = self._db.execute("SELECT trial, attempt, description FROM hardware")
         return {(trial, attempt): description for trial, attempt, description in rows}
+
+    def waited(self) -> float:
+        """Seconds that all attempts have waited, because checks are measured alone."""
+        if not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'waits'"):
+            return 0.0
+        return float(
+            self._db.execute("SELECT coalesce(sum(seconds), 0.0) FROM waits").fetchone()[0]
+        )
 
     def earlier_studies(self) -> dict[str, str]:
         """The studies that this one learns from: digests of their trials, by path."""
@@ -879,11 +899,14 @@ def _inspect(path: Path) -> None:
 
 def _lock(path: Path) -> int:
     """An advisory lock that ends with the process, however it ends."""
-    beside = path.with_name(path.name + "-lock")
+    beside = _lock_file(path)
     # a link in its place would have some other file overwritten
-    lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _is_file_at(lock, beside):  # whoever had it has deleted it since it was opened
+            os.close(lock)
+            return _lock(path)
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"process {os.getpid()}".encode(), 0)
     except BlockingIOError:
@@ -899,6 +922,23 @@ def _lock(path: Path) -> int:
     return lock
 
 
-def _unlock(lock: int) -> None:
+def _lock_file(path: Path) -> Path:
+    return path.with_name(path.name + "-lock")
+
+
+def _is_file_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _unlock(lock: int, path: Path) -> None:
+    """Delete the lock and let go of it.
+
+    In this order: whoever has opened it meanwhile sees then that it is the lock no more.
+    """
+    with contextlib.suppress(OSError):
+        _lock_file(path).unlink()
     with contextlib.suppress(OSError):
         os.close(lock)

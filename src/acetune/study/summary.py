@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from acetune.core.formatting import count, estimate, missing_words, number, parameters
 from acetune.core.goals import Constraint, Goals
-from acetune.core.reason import ENOUGH, FAILED
+from acetune.core.reason import BUDGET_SPENT, ENOUGH, FAILED
 from acetune.study.findings import FoundCheckpoint, broken_limits
 from acetune.study.trust import (
     account_words,
@@ -90,6 +90,13 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
             f"{count(ledger.checks, 'check')} in {count(ledger.reports, 'report')})",
         )
     )
+    if ledger.waiting_s >= 1:
+        rows.append(
+            (
+                "waiting",
+                f"{duration(ledger.waiting_s)} on workers, so that checks could be measured alone",
+            )
+        )
     if len(ledger.by_constraint) > 1:
         each = [
             f"{name} {count(spent.checks, 'time')} in {_short(spent.seconds)}"
@@ -110,7 +117,10 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
                 f"{duration(ledger.invalid_s)} went into trials that were checked and never valid",
             )
         )
-    rows.append(("on disk", f"{size(ledger.disk_bytes)} of models, beside {shown(result.study)}"))
+    models = f"{size(ledger.disk_bytes - ledger.code_bytes)} of models"
+    if ledger.code_bytes:
+        models += f", and {size(ledger.code_bytes)} of code and data for the workers until it ends"
+    rows.append(("on disk", f"{models}, beside {shown(result.study)}"))
     return rows
 
 
@@ -181,7 +191,7 @@ def nothing_feasible(result: StudyResult) -> NoAnswer:
     checked, reports = ledger.checks, ledger.reports
     if not reports:
         ended = result.ended is not None
-        return NoAnswer("nothing was reported" if ended else "nothing reported so far")
+        return NoAnswer(_nothing_reported(result) if ended else "nothing reported so far")
     if not checked and result.finite_reports == 0:
         text = (
             f"{goals.objective.name} was not a finite number in any of {count(reports, 'report')}"
@@ -210,11 +220,6 @@ def nothing_feasible(result: StudyResult) -> NoAnswer:
             f"; {rarest} was measured of {by_constraint[rarest].checks:,} of them, as another "
             f"limit was broken first: {_measuring_all(result)} measures all"
         )
-    elif 2 * checked < reports and not result.due_at_every_step:
-        text += (
-            f"; {reports:,} were reported, and policy='ace-beta1' (check at every step) checks "
-            "more of them"
-        )
     elif miss is not None and miss.violation >= _FAR:
         near = ", ".join(
             f"{limit.name} {number(miss.constraints[limit.name].value, 4)} (limit {_limit(limit)})"
@@ -222,7 +227,32 @@ def nothing_feasible(result: StudyResult) -> NoAnswer:
         )
         text += f", and the nearest is far away, with {near}: is the limit right?"
         return NoAnswer(text, tells_nearest=True)
+    elif 2 * checked < reports and not result.due_at_every_step:
+        text += (
+            f"; {reports:,} were reported, and policy='ace-beta1' (check at every step) checks "
+            "more of them"
+        )
     return NoAnswer(text)
+
+
+def _nothing_reported(result: StudyResult) -> str:
+    """That no trial came to its first report, and what the time was spent on."""
+    text = "nothing was reported"
+    begun = result.counts.get("interrupted", 0)
+    if result.ended_code != BUDGET_SPENT.code or sum(result.counts.values()) > begun:
+        return text
+    budget = json.loads(result.info["settings"])["time_budget_s"]
+    text += f": the time budget of {_short(budget)} was spent before the first report"
+    if not begun:
+        text += ", while the workers were starting"
+    elif not result.ledger.startup_s:
+        text += f", while {count(begun, 'trial')} set up the training (before trial.steps)"
+    else:
+        text += (
+            f": {count(begun, 'trial')} took {_short(result.ledger.startup_s)} to set up and did "
+            "not come to the end of a first step"
+        )
+    return f"{text}; raise time_budget_s, or see what takes so long with dry_run=True"
 
 
 def _measuring_all(result: StudyResult) -> str:

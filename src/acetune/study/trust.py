@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from acetune.core.formatting import count, number
@@ -56,10 +57,29 @@ def towards_a_certificate(result: StudyResult) -> str | None:
     if best.status == "unconfirmed":
         mend = "mend confirm and make the same call again"
         return None if _confirm_error(result, best) is None else mend
+    return f"promise no limit yet; {_what_it_takes(result, best)}{_safer(result, best)}"
+
+
+def _what_it_takes(result: StudyResult, best: FoundCheckpoint) -> str:
+    """What a certificate of a model that holds is still missing."""
+    failed = [(name, bound) for name, bound in _bounds(best).items() if not bound.passes]
+    refused = [(name, bound.refused) for name, bound in failed if bound.refused is not None]
+    if refused:  # no number of rows would do
+        return "; ".join(f"{name} cannot be certified: {why}" for name, why in refused)
+    if failed and all(bound.unit == "calls" for _, bound in failed):
+        names = ", ".join(name for name, _ in failed)
+        return (
+            f"a certificate of {names} takes more timed calls (repeats= of the check in confirm), "
+            "as another look with a new name in confirm_data=..., or a faster model"
+        )
     return (
-        "promise no limit yet; a certificate takes more fresh rows that nobody has used, named by "
-        "confirm_data=..., or a model that keeps farther from the limit" + _safer(result, best)
+        "a certificate takes more fresh rows that nobody has used, named by confirm_data=..., or a "
+        "model that keeps farther from the limit"
     )
+
+
+def _bounds(found: FoundCheckpoint) -> Mapping[str, Bound]:
+    return {} if found.confirmation is None else found.confirmation.bounds
 
 
 def _confirm_error(result: StudyResult, found: FoundCheckpoint) -> str | None:
@@ -88,8 +108,7 @@ def _safer(result: StudyResult, best: FoundCheckpoint) -> str:
 
 def _least_sure(found: FoundCheckpoint) -> Bound | None:
     """The bound in the way of a certificate that takes most rows; None: none is, or rows do not."""
-    bounds = {} if found.confirmation is None else found.confirmation.bounds
-    failed = [bound for bound in bounds.values() if not bound.passes]
+    failed = [bound for bound in _bounds(found).values() if not bound.passes]
     if any(bound.refused is not None for bound in failed):
         return None
     return max(failed, key=lambda b: b.more_rows or math.inf, default=None)
@@ -222,7 +241,7 @@ def _not_certified(goals: Goals, confirmation: Confirmation) -> list[str]:
             said.append(f"{limit.name} cannot be certified: {bound.refused}")
             continue
         reach = "values beyond its limit" if bound.value is None else number(bound.value, 4)
-        said.append(f"these rows cannot rule out {limit.name} {reach}{_rows_needed(bound)}")
+        said.append(f"these {bound.unit} cannot rule out {limit.name} {reach}{_rows_needed(bound)}")
     if not said and confirmation.bounds:
         said.append("a safer candidate was not certified, and the test ends with the first")
     return said

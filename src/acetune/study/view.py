@@ -77,10 +77,13 @@ class StudyView:
         Why the last session ended; None while it runs, or if it was killed.
     models:
         The models that are kept, by trial, attempt and step.
-    startup_s, disk_bytes:
-        What starting all attempts took, and how much models and checkpoints take.
+    startup_s, waited_s, disk_bytes:
+        What starting all attempts took, how long they waited because checks are measured alone, and
+        how much models and checkpoints take.
     running:
         Whether a process has the study now, to write to it.
+    code_bytes:
+        What the code for the workers, with its data, takes on disk: only while a session runs.
     tables:
         The rows of ``study``, ``sessions``, ``looks``, ``check_changes``, ``confirmations`` and
         ``checkpoints`` as they are.
@@ -100,6 +103,7 @@ class StudyView:
     ended: Reason | None
     models: dict[tuple[int, int, int], Kept]
     startup_s: float
+    waited_s: float
     disk_bytes: int
     running: bool
 
@@ -206,6 +210,12 @@ class StudyView:
         return found
 
     @property
+    def code_bytes(self) -> int:
+        """See the class. Its file has no name, so that the study file tells its size."""
+        taken = self.info["settings"].get("code_bytes", 0)
+        return taken if self.running and self.ended is None and type(taken) is int else 0
+
+    @property
     def is_latest(self) -> Array:
         """Whether a report belongs to the latest attempt of its trial."""
         latest: Array = self._attempts[self.reports.trial] == self.reports.attempt
@@ -272,6 +282,7 @@ class StudyView:
     def _read_trials(self, store: Store) -> bool:
         rows, wordings = store.trial_values(), store.wordings()
         self.startup_s = sum(row[8] or 0.0 for row in rows)
+        self.waited_s = store.waited()
         latest = {row[0]: row for row in rows}  # the last of several attempts stays
         if latest == self._trial_rows:
             return False

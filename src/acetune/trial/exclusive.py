@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -103,6 +104,7 @@ class DeviceUse:
         self._reserved: set[frozenset[int] | str] = set()
         self._measured_on: set[str] = set()  # by checks of its own, or used meanwhile
         self._hardware_matters = False  # to a check that has come up
+        self._waited_s = 0.0  # since somebody has asked for it
 
     def expect(self, checks: Iterable[Any]) -> None:
         """These checks may be made: from now on the trial is where they want it to be."""
@@ -144,14 +146,29 @@ class DeviceUse:
         _here.use = weakref.ref(self)
         if not self.inside:
             self.inside = True
-            for device in self._devices:
-                device.enter()
+            with self.waiting():
+                for device in self._devices:
+                    device.enter()
 
     def leave(self) -> None:
         """Training pauses, or has ended: others may measure."""
         self.inside = False
         for device in self._devices:
             device.leave()
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Within this the trial waits for others, who measure or train."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._waited_s += time.monotonic() - began
+
+    def take_waited(self) -> float:
+        """Seconds that it has waited since the last time."""
+        waited, self._waited_s = self._waited_s, 0.0
+        return waited
 
     def untold_hardware(self) -> str | None:
         """What is measured on, in words; None where it does not matter, or was told before."""
@@ -215,10 +232,11 @@ def alone(check: object) -> Iterator[None]:
     devices, host = _measured_on(check, use.own)
     _here.alone = True
     try:
-        if host is not None:
-            host.enter(_here.give_up)
-        for device in devices:
-            device.empty(_here.give_up)
+        with use.waiting():
+            if host is not None:
+                host.enter(_here.give_up)
+            for device in devices:
+                device.empty(_here.give_up)
         yield
     finally:
         _here.alone = False

@@ -100,7 +100,7 @@ class ExclusiveLink(Link):
         if hardware is not None:
             self.note_hardware(hardware)
         self.pause()
-        reply = self._link.report(report)
+        reply = self._link.report(self._with_wait(report))
         if not (reply.stop or reply.ended):
             self.go_on()
         return reply
@@ -108,7 +108,12 @@ class ExclusiveLink(Link):
     def finish(self, report: Report | None) -> None:
         """See Link."""
         self.pause()
-        self._link.finish(report)
+        self._link.finish(None if report is None else self._with_wait(report))
+
+    def _with_wait(self, report: Report) -> Report:
+        """What was waited since the last report is no cost of training or checks."""
+        waited = self._use.take_waited()
+        return report._replace(waited_s=waited) if waited else report
 
     # Writing is work like training: who measures is not to be disturbed by it. A link that waits
     # for the engine to take what it sends pauses for that itself.

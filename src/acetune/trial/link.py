@@ -48,6 +48,7 @@ class Report(NamedTuple):
     check_cost_s: Mapping[str, float] | None = None
     snapshot_cost_s: float = 0.0
     metrics: Mapping[str, float] | None = None
+    waited_s: float = 0.0  # for others, so that checks are measured alone
 
     def advance(self, progress: Progress, goals: Goals, valid: bool | None) -> None:
         """Take the report into account as the driver does: so that asking costs no message."""

@@ -61,6 +61,9 @@ def time(digest: FigureData) -> Drawing:
         Bar("checks", ledger.checks_s, share(ledger.checks_s), VALID),
         Bar("start-up", ledger.startup_s, share(ledger.startup_s), NEUTRAL),
     ]
+    if ledger.waiting_s >= 1:
+        label = "waiting, so that checks were measured alone"
+        bars.append(Bar(label, ledger.waiting_s, seconds(ledger.waiting_s), NEUTRAL, "."))
     if digest.constrained:
         label = "of it, on trials that were never valid"
         bars.append(Bar(label, ledger.invalid_s, share(ledger.invalid_s), INVALID, "/"))
@@ -80,7 +83,7 @@ def time(digest: FigureData) -> Drawing:
 
 
 def _caption(digest: FigureData, stopping: SavedByStopping) -> str:
-    text = "Seconds on workers, summed over all of them; waiting is not in it."
+    text = "Seconds on workers, summed over all of them; waiting is not in the shares."
     if digest.constrained:
         text += (
             " The striped bar is a part of training and checks: what went into trials that were "
