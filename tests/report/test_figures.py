@@ -8,6 +8,7 @@ import math
 import sqlite3
 import sys
 import tempfile
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -67,9 +68,11 @@ def attempt(*reports: tuple[float, float | None], state: str = "finished") -> At
 
 
 def view_of(study: Written) -> StudyView:
-    with tempfile.TemporaryDirectory() as folder:
-        write(study, Path(folder) / "study.db").close()
-        return StudyView(Path(folder) / "study.db")
+    folder = tempfile.TemporaryDirectory()
+    write(study, Path(folder.name) / "study.db").close()
+    view = StudyView(Path(folder.name) / "study.db")
+    weakref.finalize(view, folder.cleanup)  # notes beside values are read when they are asked for
+    return view
 
 
 def digest_of(*trials: Attempt, goals: Goals = G) -> FigureData:
@@ -245,7 +248,7 @@ def test_the_answer_is_that_of_the_study(study: Written) -> None:
         path = Path(folder) / "study.db"
         write(study, path).close()
         result, digest = acetune.load(path), FigureData(StudyView(path))
-    answer = digest.answer
+        answer = digest.answer
     found = None if answer is None else (answer.trial, answer.attempt, answer.step, answer.value)
     best = result.best
     wanted = None if best is None else (best.trial, best.attempt, best.step, best.value)

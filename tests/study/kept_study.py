@@ -61,10 +61,9 @@ def main() -> None:
         )
         db.commit()
         db.execute("VACUUM")
-    study.with_name(f"{study.name}-lock").unlink()
     files = study.with_name(f"{study.name}.files")
     for path in sorted(files.rglob("*"), reverse=True):
-        if path.suffix == ".log" or path.name in ("log.txt", "code.pkl"):
+        if path.suffix == ".log" or path.name == "log.txt":
             path.unlink()
         elif path.is_dir() and not any(path.iterdir()):
             shutil.rmtree(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import random
 import re
 import sqlite3
@@ -34,6 +35,7 @@ from acetune.study.view import StudyView
 from run.helpers import (
     Events,
     append_line,
+    log_of,
     read_lines,
     report_rows,
     rows,
@@ -94,9 +96,53 @@ def test_after_a_clean_end_one_file_has_everything(study: Path) -> None:
     tune(train, study)
     assert sorted(path.name for path in study.parent.iterdir()) == [
         "study.db",
-        "study.db-lock",
         "study.db.files",
     ]
+    # the model that is kept, and nothing that is empty
+    files = study.with_name("study.db.files")
+    assert sorted(str(path.relative_to(files)) for path in files.rglob("*")) == [
+        "trial-00001",
+        "trial-00001/attempt-1",
+        "trial-00001/attempt-1/model-0000003",
+        "trial-00001/attempt-1/model-0000003/model.pkl",
+    ]
+
+
+def test_where_nothing_was_kept_or_printed_the_study_is_one_file(study: Path) -> None:
+    def prints_once(trial: Trial) -> None:
+        if trial.number == 2:
+            print("what trial 2 says")
+        trial.report(1.0)
+
+    tune(prints_once, study, xs=range(3), workers=2)
+    files = study.with_name("study.db.files")
+    assert [path.name for path in files.iterdir()] == ["trial-00002"]
+    assert log_of(study, 2) == "what trial 2 says\n"
+    (study.parent / "quiet").mkdir()
+    tune(lambda trial: trial.report(1.0), study.parent / "quiet" / "study.db")
+    assert [path.name for path in (study.parent / "quiet").iterdir()] == ["study.db"]
+
+
+def test_a_lock_that_is_deleted_as_it_is_let_go_of_is_not_taken_for_the_lock(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune(train, study)
+    first = Store.open(study)
+    take = fcntl.flock
+    second: list[Store] = []
+
+    def take_late(lock: int, how: int) -> None:
+        """The first one ends, and another one begins, between opening the lock and taking it."""
+        monkeypatch.setattr(fcntl, "flock", take)
+        first.close()
+        second.append(Store.open(study))
+        take(lock, how)
+
+    monkeypatch.setattr(fcntl, "flock", take_late)
+    with pytest.raises(StudyLockedError):
+        Store.open(study)
+    second[0].close()
+    Store.open(study).close()
 
 
 def test_without_a_name_the_study_is_a_temporary_file() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from acetune import StudyCallback, Trial
+from acetune.core.errors import ReportCallError
 from acetune.testing import check_callback, check_study_callback
 
 
@@ -57,7 +59,7 @@ def test_a_good_one_passes(declared: int | None) -> None:
     ("options", "message"),
     [
         ({"copy": None}, r"step 3, the best, is to be checked, and \[5\] was; .*snapshot="),
-        ({"copy": lambda model: model}, "the copy of step 3 measures 5.0 .* it was 3.0"),
+        ({"copy": types.MappingProxyType}, "the copy of step 3 measures 5.0 .* it was 3.0"),
         ({"stops": False}, "went on after its trial was stopped"),
         ({"step": 1}, "steps must rise, reported were"),
     ],
@@ -65,6 +67,11 @@ def test_a_good_one_passes(declared: int | None) -> None:
 def test_what_is_wrong_is_said(options: dict[str, Any], message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         check_callback(training(**options), weight)
+
+
+def test_a_snapshot_that_is_no_copy_is_an_error_of_the_trial_itself() -> None:
+    with pytest.raises(ReportCallError, match="the snapshot of step 3 is the very object"):
+        check_callback(training(copy=lambda model: model), weight)
 
 
 def test_a_check_that_changes_training_is_found() -> None:

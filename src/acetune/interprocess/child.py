@@ -58,6 +58,8 @@ class Child:
         shares the fate of this process's group, and ignores Ctrl-C.
     output:
         The file for what it prints; where this process prints by default.
+    descriptors:
+        Of open files that it inherits, by the same numbers.
 
     Attributes
     ----------
@@ -78,6 +80,7 @@ class Child:
         cores: Iterable[int] = (),
         own_session: bool = True,
         output: IO[bytes] | None = None,
+        descriptors: Iterable[int] = (),
     ) -> None:
         self.socket, theirs = socket.socketpair()
         self._out_of_memory = out_of_memory_kills()
@@ -97,7 +100,7 @@ class Child:
             self._process = start_interpreter(
                 ["-c", _CODE, json.dumps(start)],
                 variables or {},
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *descriptors],
                 stdout=output,
                 stderr=output,
                 start_new_session=own_session,

@@ -192,7 +192,10 @@ def _numbers(view: StudyView, result: StudyResult, unchecked: int) -> list[dict[
         rows.append(("waiting", duration(ledger.waiting_s), note))
     if result.confirmation_uses:
         rows.append(("confirmations", f"{result.confirmation_uses:,}", "uses of the fresh data"))
-    rows.append(("on disk", size(ledger.disk_bytes), "of models and checkpoints"))
+    what = "of models and checkpoints"
+    if ledger.code_bytes:
+        what += f"; {size(ledger.code_bytes)} of it code and data for the workers, until it ends"
+    rows.append(("on disk", size(ledger.disk_bytes), what))
     return [{"label": label, "value": value, "note": note} for label, value, note in rows]
 
 

@@ -35,6 +35,7 @@ from acetune.run.study_callbacks import Listeners
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.session import Session, StudyTrial
 from acetune.study.store import FileFault
+from acetune.trial.artifacts import remove_empty
 from acetune.trial.checks import notice_bad_checks
 from acetune.trial.link import Reply, Report
 
@@ -167,6 +168,7 @@ class Driver:
         finally:
             self._parcels.close()
             self._pool.close()
+            remove_empty(self._store.files)
 
     # -- the loop --------------------------------------------------------------------------------
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from acetune.core.errors import StudyError
 from acetune.interprocess.child import Child
+from acetune.interprocess.code_file import code_size, write_code
 from acetune.run._messages import DriverChannel, Setup
+from acetune.study.summary import size
+from acetune.trial.artifacts import open_log
 from acetune.trial.hardware import gpu_variables, physical_gpu, thread_variables
 
 IN_WORKER = "ACETUNE_WORKER"  # set in the environment of every worker
@@ -22,19 +28,24 @@ class WorkerProcess:
     setup:
         Where it runs.
     code:
-        The file with the user's code, pickled.
+        The descriptor of the file with the user's code.
     log:
         For what is written outside of trials.
     """
 
-    def __init__(self, setup: Setup, code: Path, log: Path) -> None:
+    def __init__(self, setup: Setup, code: int, log: Path) -> None:
         self.log = str(log)
         variables = worker_variables(setup.threads)
         if setup.device is not None:
             variables |= gpu_variables(physical_gpu(setup.device))
-        with log.open("ab") as output:
+        with os.fdopen(open_log(log), "ab") as output:
             self._child = Child(
-                "acetune.run._worker_main", "main", [str(code)], variables=variables, output=output
+                "acetune.run._worker_main",
+                "main",
+                [str(code)],
+                variables=variables,
+                output=output,
+                descriptors=[code],
             )
         self.pipe = DriverChannel(self._child.socket)
         self._hung_up = 0.0  # when
@@ -86,8 +97,8 @@ class LocalSite:
 
     Parameters
     ----------
-    code:
-        The user's code, pickled.
+    code, arrays:
+        The user's code, pickled, and large arrays that belong to it.
     files:
         Folder for what the workers write.
     threads, devices:
@@ -96,24 +107,39 @@ class LocalSite:
 
     bell = None
 
-    def __init__(self, code: bytes, files: Path, threads: int, devices: Sequence[str]) -> None:
+    def __init__(
+        self,
+        code: bytes,
+        arrays: Sequence[pickle.PickleBuffer],
+        files: Path,
+        threads: int,
+        devices: Sequence[str],
+    ) -> None:
         self._files = files.resolve()
-        self._files.mkdir(parents=True, exist_ok=True)
-        # through a file: a large one would fill the pipe, and the driver wait for slow starters
-        self._code = self._files / "code.pkl"
-        self._code.unlink(missing_ok=True)  # were it a link, some other file would be overwritten
-        self._code.write_bytes(code)
+        try:
+            self._files.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # through a file: a large one would fill the pipe, and the driver wait for slow
+            # starters. Earlier versions left one of this name: that is deleted
+            self._code = write_code(self._files / "code.pkl", code, arrays)
+        except OSError as error:
+            raise StudyError(
+                "train and the checks, with the data that they close over "
+                f"({size(code_size(code, arrays))}), "
+                f"cannot be written to {self._files} for the workers: {error.strerror or error}; "
+                "make room, give study= on a larger disk, or load the data inside train"
+            ) from None
         self._threads, self._devices = threads, devices
 
     def start(self, index: int) -> WorkerProcess:
         """See Site."""
         device = self._devices[index % len(self._devices)] if self._devices else None
         setup = Setup(str(self._files), device, self._threads)
-        return WorkerProcess(setup, self._code, self._files / f"worker-{index}.log")
+        return WorkerProcess(setup, self._code.fileno(), self._files / f"worker-{index}.log")
 
     def look(self) -> tuple[()]:
         """See Site."""
         return ()
 
     def close(self) -> None:
-        """See Site."""
+        """See Site. The file with the code is gone with it."""
+        self._code.close()

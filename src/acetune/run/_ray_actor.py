@@ -6,12 +6,14 @@ process, so that what the training code has forked does not outlive it.
 
 from __future__ import annotations
 
+import pickle
 import select
 import socket
 import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import ray
 
@@ -26,12 +28,12 @@ _GRACE_S = 1.0
 class AcetuneWorker:
     """What Ray makes an actor of: one long call for the whole life of a worker."""
 
-    def serve(self, card: Pass, setup: Setup, path: list[str], mark: str, code: bytes) -> None:
+    def serve(self, card: Pass, setup: Setup, path: list[str], mark: str, code: Any) -> None:
         """Work for the driver until it says good-bye, or is gone.
 
         ``path`` is where the driver finds modules. ``mark`` is the name of a file that it has put
         into the study's folder: a worker that does not find it there looks at another folder, or at
-        none.
+        none. ``code`` is an array of bytes.
         """
         sys.path[:] = _import_path(path)
         device = "cuda:0" if ray.get_gpu_ids() else None
@@ -49,7 +51,7 @@ class AcetuneWorker:
         )
         watch.start()
         try:
-            if not (Path(setup.files) / mark).exists():
+            if not _is_there(Path(setup.files) / mark):
                 here = Path(tempfile.gettempdir()) / f"acetune-{mark.strip('.')}"
                 text = (
                     f"{socket.gethostname()} does not see {setup.files}: models and checkpoints "
@@ -58,11 +60,19 @@ class AcetuneWorker:
                 pipe.send(Notice(text))
                 here.mkdir(mode=0o700, exist_ok=True)
                 setup = setup._replace(files=str(here), sees_files=False)
-            serve(pipe, setup._replace(device=device), code)
+            serve(pipe, setup._replace(device=device), lambda: pickle.loads(code))
         finally:
             leaving.set()
             watch.join()  # before the number of the pipe can become that of another file
             pipe.close()
+
+
+def _is_there(path: Path) -> bool:
+    """Whether this process can see a file: it may not look into the folder of another user."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _import_path(drivers: list[str]) -> list[str]:

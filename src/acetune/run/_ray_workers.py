@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ray
 
 from acetune.core.say_once import SayOnce
@@ -118,7 +119,8 @@ class RaySite:
         self._cluster, self._threads = cluster, threads
         self._files = files.resolve()
         self._mark = self._leave_mark()
-        self._code = ray.put(code)  # once a node, not once a worker
+        # once a node, not once a worker; workers read an array where it lies, and would copy bytes
+        self._code = ray.put(np.frombuffer(code, "u1"))
         self._listener = ConnectionListener(cluster.host)
         self._actor = ray.remote(max_restarts=0, max_task_retries=0)(AcetuneWorker)
         self._workers: list[RayWorker] = []
@@ -198,7 +200,7 @@ class RaySite:
 
     def _leave_mark(self) -> str:
         """The name of a new file by which workers know the study's folder."""
-        self._files.mkdir(parents=True, exist_ok=True)
+        self._files.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in self._files.glob(".acetune-*"):  # of a driver that was killed
             old.unlink(missing_ok=True)
         mark = f".acetune-{secrets.token_hex(8)}"

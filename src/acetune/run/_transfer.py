@@ -128,7 +128,7 @@ class Parcels:
             self.drop(index)
 
     def _temporary(self) -> IO[bytes]:
-        self._files.mkdir(parents=True, exist_ok=True)
+        self._files.mkdir(mode=0o700, parents=True, exist_ok=True)
         return cast(IO[bytes], tempfile.TemporaryFile(dir=self._files))
 
     def _inside(self, path: Path) -> Path:

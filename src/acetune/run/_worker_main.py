@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import reprlib
 import socket
 import sys
@@ -23,10 +22,11 @@ from typing import Any
 
 from acetune.core.errors import GoalWarning, ReportCallError, TrialStopped
 from acetune.core.reason import shortened
+from acetune.interprocess.code_file import read_code
 from acetune.run import _messages as m
 from acetune.run._pipe_link import DriverGone, PipeLink
 from acetune.run._transfer import fetched
-from acetune.trial.artifacts import attempt_name, confined, load_model
+from acetune.trial.artifacts import attempt_name, confined, load_model, open_log
 from acetune.trial.checks import evaluate, where_raised
 from acetune.trial.exclusive import DeviceUse, alone
 from acetune.trial.exclusive_link import ExclusiveLink
@@ -65,8 +65,8 @@ class WorkerLoop:
     def _train(self, start: m.Start) -> None:
         folder = self._files / attempt_name(start.number, start.attempt)
         try:
-            folder.parent.mkdir()
-            folder.mkdir()
+            folder.parent.mkdir(mode=0o700)
+            folder.mkdir(mode=0o700)
         except OSError:  # what is there already may be a link that leads elsewhere
             confined(self._files, folder).mkdir(parents=True, exist_ok=True)
         link = PipeLink(self._pipe, self._files, folder, self._setup.sees_files)
@@ -197,7 +197,7 @@ def _traceback(error: BaseException) -> str:
 @contextlib.contextmanager
 def _output_to(path: Path) -> Any:
     """Send all output, also that of C code and of child processes, to a file."""
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    log = open_log(path)
     saved = os.dup(1), os.dup(2)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -236,11 +236,11 @@ def _passing_on(tell: Callable[[str], None]) -> Iterator[None]:
         warnings.showwarning = show
 
 
-def serve(pipe: m.WorkerChannel, setup: m.Setup, code: bytes) -> None:
+def serve(pipe: m.WorkerChannel, setup: m.Setup, load: Callable[[], m.Work]) -> None:
     """Load the user's code and work until the driver closes the pipe, or is gone."""
     try:
         try:
-            work: m.Work = pickle.loads(code)
+            work = load()
         except Exception as error:
             pipe.send(m.Ready(f"{type(error).__name__}: {error}"))
             return
@@ -257,4 +257,4 @@ def main(connected: socket.socket, code: str) -> None:
         setup: m.Setup = pipe.receive()
     except (EOFError, ConnectionResetError):
         return
-    serve(pipe, setup, Path(code).read_bytes())
+    serve(pipe, setup, lambda: read_code(int(code)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from acetune.core.goals import (
     Objective,
     split_constraints,
 )
+from acetune.interprocess.code_file import code_size
 from acetune.interprocess.pickling import pickle_code
 from acetune.policies import Policy, make_policy
 from acetune.policies.stopper import stopper_of
@@ -58,12 +60,14 @@ from acetune.study.opening import (
     study_path,
 )
 from acetune.study.result import StudyResult, read_result
+from acetune.study.summary import size
 from acetune.trial.exclusive import needs_of
 from acetune.trial.trial import Trial
 
 __all__ = ["CodeChangedWarning", "tune"]
 
 _CONFIRM_TOP = 5  # candidates, from safe to bold
+_MUCH_CODE = 100_000_000  # bytes that train and the checks close over: people are told
 
 #: what other tuners call it
 OTHER_NAMES = dict.fromkeys(("n_trials", "trials", "num_samples", "n_iter"), "max_trials=100")
@@ -306,7 +310,12 @@ def tune(
     if dry_run:
         goals, chosen = without_limits(goals), TwoSteps()
     work = Work(train, goals, chosen, confirm, needs_of(limit.check for limit in on_config))
-    code = pickle_code(work, reduce=None if cluster is None else cluster.reduce)
+    arrays: list[pickle.PickleBuffer] = []
+    if cluster is None:
+        code = pickle_code(work, arrays=arrays)
+    else:
+        code = pickle_code(work, reduce=cluster.reduce)
+    taken = code_size(code, arrays) if cluster is None else 0  # on disk, while the study runs
     with contextlib.ExitStack() as open_things:
         if cluster is not None:
             open_things.enter_context(cluster)
@@ -321,7 +330,7 @@ def tune(
                 searched,
                 search,
                 replace(alone, patience_trials=None, patience_s=None),
-                lambda files: _make_site(cluster, code, files, settings),
+                lambda files: _make_site(cluster, code, arrays, files, settings),
                 confirms=confirm is not None,
             )
         described = {
@@ -339,6 +348,7 @@ def tune(
             "keep_models": keep_models,
             "ranges": known_ranges(goals),
             "source": _source_file(train),
+            "code_bytes": taken,
         }
         description = describe_study(
             goals,
@@ -369,7 +379,8 @@ def tune(
         suggester = Suggester(coordinator, search, searched, on_config)
         suggester.remind(under_way)
         listeners = Listeners([*([make_progress()] if progress else []), *callbacks])
-        pool = Pool(_make_site(cluster, code, store.files, settings), settings.workers)
+        site = _make_site(cluster, code, arrays, store.files, settings)
+        pool = Pool(site, settings.workers)
         queue = TrialQueue(coordinator, suggester.suggest, suggester.tell, settings, listeners)
         driver = Driver(coordinator, queue, pool, settings, listeners)
         status = StudyStatus(coordinator, time_budget_s, max_trials, driver.elapsed, store.path)
@@ -379,6 +390,8 @@ def tune(
         if study is None:
             text = f"no study= was given: the study is kept in {path}, and cannot be resumed"
             listeners.notice(text)
+        if taken > _MUCH_CODE:
+            listeners.notice(_much_code(taken, store.files))
         with driver.signals():
             try:
                 measure_again(driver, coordinator, listeners)
@@ -401,10 +414,24 @@ def _study_path(study: str | Path | None) -> Path:
     return study_path(study)
 
 
-def _make_site(cluster: RayCluster | None, code: bytes, files: Path, settings: Settings) -> Site:
+def _much_code(taken: int, files: Path) -> str:
+    return (
+        f"train, confirm and the checks close over {size(taken)} of data: it takes as much of the "
+        f"disk of {files.parent} until the study ends, and what is neither a NumPy array nor a "
+        "pandas frame is in memory once per worker; to avoid both, load the data inside train"
+    )
+
+
+def _make_site(
+    cluster: RayCluster | None,
+    code: bytes,
+    arrays: Sequence[pickle.PickleBuffer],
+    files: Path,
+    settings: Settings,
+) -> Site:
     """Where the workers of a study live."""
     if cluster is None:
-        return LocalSite(code, files, settings.threads, settings.devices)
+        return LocalSite(code, arrays, files, settings.threads, settings.devices)
     from acetune.run._ray_workers import RaySite  # imports Ray
 
     return RaySite(cluster, code, files, settings.threads)

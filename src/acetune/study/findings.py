@@ -236,7 +236,11 @@ class ConstraintTime:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Where the time went, in seconds summed over all workers, and how much lies on disk."""
+    """Where the time went, in seconds summed over all workers, and how much lies on disk.
+
+    ``code_bytes`` of ``disk_bytes`` are the code for the workers with its data: it is there only
+    while a session runs.
+    """
 
     training_s: float
     startup_s: float
@@ -248,6 +252,7 @@ class Ledger:
     failed_checks: int
     disk_bytes: int
     by_constraint: Mapping[str, ConstraintTime]
+    code_bytes: int = 0
     waiting_s: float = 0.0  # of trials for others, because checks are measured alone
 
     @property

@@ -35,7 +35,8 @@ def ledger_of(view: StudyView) -> Ledger:
         reports=int(np.count_nonzero(reports.kind == STEP)),
         checks=_distinct(checks.row),
         failed_checks=_distinct(checks.row[failed]),
-        disk_bytes=view.disk_bytes,
+        disk_bytes=view.disk_bytes + view.code_bytes,
+        code_bytes=view.code_bytes,
         by_constraint=_by_constraint(view),
         waiting_s=view.waited_s,
     )

@@ -176,7 +176,7 @@ class Store:
                 "you may write to, study='...'"
             ) from None
         if path.exists():  # since the caller looked; nobody can make it now that we have the lock
-            _unlock(lock)
+            _unlock(lock, path)
             raise StudyFileError(f"{path} has just been made by another process; try again")
         try:
             # built under another name: a study file that exists is a whole one
@@ -195,7 +195,7 @@ class Store:
             sync_folder(path.parent)
             return cls(path, _connect(path), lock, experiment)
         except BaseException as error:
-            _unlock(lock)
+            _unlock(lock, path)
             if isinstance(error, (OSError, sqlite3.Error)):
                 raise StudyFileError(f"cannot write the study file {path}: {error}") from None
             raise
@@ -234,7 +234,7 @@ class Store:
         except BaseException as error:
             if db is not None:
                 db.close()
-            _unlock(lock)
+            _unlock(lock, path)
             if isinstance(error, sqlite3.Error):
                 raise StudyFileError(f"cannot open {path} for writing: {error}") from None
             raise
@@ -261,7 +261,7 @@ class Store:
         """Close the file and let others have it."""
         self._db.close()
         if self._lock is not None:
-            _unlock(self._lock)
+            _unlock(self._lock, self.path)
             self._lock = None
 
     @property
@@ -899,11 +899,14 @@ def _inspect(path: Path) -> None:
 
 def _lock(path: Path) -> int:
     """An advisory lock that ends with the process, however it ends."""
-    beside = path.with_name(path.name + "-lock")
+    beside = _lock_file(path)
     # a link in its place would have some other file overwritten
-    lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _is_file_at(lock, beside):  # whoever had it has deleted it since it was opened
+            os.close(lock)
+            return _lock(path)
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"process {os.getpid()}".encode(), 0)
     except BlockingIOError:
@@ -919,6 +922,23 @@ def _lock(path: Path) -> int:
     return lock
 
 
-def _unlock(lock: int) -> None:
+def _lock_file(path: Path) -> Path:
+    return path.with_name(path.name + "-lock")
+
+
+def _is_file_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _unlock(lock: int, path: Path) -> None:
+    """Delete the lock and let go of it.
+
+    In this order: whoever has opened it meanwhile sees then that it is the lock no more.
+    """
+    with contextlib.suppress(OSError):
+        _lock_file(path).unlink()
     with contextlib.suppress(OSError):
         os.close(lock)

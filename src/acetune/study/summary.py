@@ -117,7 +117,10 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
                 f"{duration(ledger.invalid_s)} went into trials that were checked and never valid",
             )
         )
-    rows.append(("on disk", f"{size(ledger.disk_bytes)} of models, beside {shown(result.study)}"))
+    models = f"{size(ledger.disk_bytes - ledger.code_bytes)} of models"
+    if ledger.code_bytes:
+        models += f", and {size(ledger.code_bytes)} of code and data for the workers until it ends"
+    rows.append(("on disk", f"{models}, beside {shown(result.study)}"))
     return rows
 
 

@@ -82,6 +82,8 @@ class StudyView:
         how much models and checkpoints take.
     running:
         Whether a process has the study now, to write to it.
+    code_bytes:
+        What the code for the workers, with its data, takes on disk: only while a session runs.
     tables:
         The rows of ``study``, ``sessions``, ``looks``, ``check_changes``, ``confirmations`` and
         ``checkpoints`` as they are.
@@ -206,6 +208,12 @@ class StudyView:
         its = (self.reports.trial == trial) & (self.reports.attempt == attempt)
         found: list[int] = self.reports.seq[its].tolist()
         return found
+
+    @property
+    def code_bytes(self) -> int:
+        """See the class. Its file has no name, so that the study file tells its size."""
+        taken = self.info["settings"].get("code_bytes", 0)
+        return taken if self.running and self.ended is None and type(taken) is int else 0
 
     @property
     def is_latest(self) -> Array:

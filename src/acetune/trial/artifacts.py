@@ -105,6 +105,50 @@ def delete_inside(root: Path, path: Path) -> None:
     shutil.rmtree(confined(root, path), ignore_errors=True)
 
 
+def open_log(path: Path) -> int:
+    """The descriptor of a log, to append to; a link in its place is deleted, not followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    try:
+        return os.open(path, flags, 0o600)
+    except OSError:
+        if not path.is_symlink():
+            raise
+        path.unlink()
+        return os.open(path, flags, 0o600)
+
+
+def remove_empty(files: Path) -> None:
+    """Delete empty logs in the folder of a study, and the folders in which nothing is left."""
+    with contextlib.suppress(OSError):
+        for trial in _folders(files, "trial-"):
+            for attempt in _folders(trial, "attempt-"):
+                _remove_empty_log(attempt / "log.txt")
+                with contextlib.suppress(OSError):  # there is something in it
+                    attempt.rmdir()
+            with contextlib.suppress(OSError):
+                trial.rmdir()
+        for log in files.glob("worker-*.log"):
+            _remove_empty_log(log)
+        files.rmdir()
+
+
+def _folders(folder: Path, prefix: str) -> list[Path]:
+    """Those in a folder whose names begin so; links are left out."""
+    with os.scandir(folder) as found:
+        return [
+            Path(entry.path)
+            for entry in found
+            if entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False)
+        ]
+
+
+def _remove_empty_log(log: Path) -> None:
+    with contextlib.suppress(OSError):
+        found = log.lstat()
+        if stat.S_ISREG(found.st_mode) and found.st_size == 0:
+            log.unlink()
+
+
 # -- what was kept --------------------------------------------------------------------------------
 
 
@@ -214,7 +258,8 @@ def write_folder(
     """
     partial = target.with_name(target.name + "-partial")
     delete_inside(root, partial)
-    partial.mkdir(parents=True)
+    partial.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial.mkdir(mode=0o700)
     try:
         write(partial)
         written = read_through(partial, sync=durable)

@@ -1,0 +1,90 @@
+"""The file with users' code: what comes out of it, who shares it, and that it has no name."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import stat
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from acetune.interprocess.code_file import code_size, read_code, write_code
+from acetune.interprocess.pickling import pickle_code
+
+LARGE = np.arange(40_000, dtype="f8")
+
+
+def written(folder: Path, value: object) -> tuple[BinaryIO, int]:
+    """The file, and how many bytes of it are pickled."""
+    arrays: list[pickle.PickleBuffer] = []
+    code = pickle_code(value, arrays=arrays)
+    file = write_code(folder / "code", code, arrays)
+    assert os.fstat(file.fileno()).st_size >= code_size(code, arrays)
+    return file, len(code)
+
+
+def read(file: BinaryIO) -> Any:
+    """What a worker that inherits the file makes of it."""
+    return read_code(os.dup(file.fileno()))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        LARGE,
+        LARGE.reshape(200, 200),
+        LARGE.reshape(200, 200).T,  # by columns
+        LARGE.reshape(200, 200)[::2],  # with gaps
+        LARGE.astype(">f4"),
+        np.zeros((0, 5)),
+        np.ma.masked_greater(LARGE, 5.0),
+        pd.DataFrame({"a": LARGE, "b": np.arange(40_000), "c": ["x", "y"] * 20_000}),
+    ],
+    ids=["flat", "rows", "columns", "gaps", "other-endian", "none", "masked", "frame"],
+)
+def test_arrays_come_out_as_they_went_in(tmp_path: Path, array: Any) -> None:
+    file, _ = written(tmp_path, {"array": array, "again": array})
+    with file:
+        found = read(file)
+    assert type(found["array"]) is type(array) and found["again"] is found["array"]
+    if isinstance(array, pd.DataFrame):
+        pd.testing.assert_frame_equal(found["array"], array)
+    else:
+        assert found["array"].dtype == array.dtype
+        np.testing.assert_array_equal(found["array"], array)
+
+
+@pytest.mark.parametrize("array", [LARGE, pd.DataFrame({"a": LARGE, "b": LARGE})], ids=type)
+def test_large_arrays_are_not_pickled(tmp_path: Path, array: Any) -> None:
+    file, pickled = written(tmp_path, lambda: array.sum())
+    file.close()
+    assert pickled < 10_000
+
+
+def test_who_writes_to_an_array_has_a_copy(tmp_path: Path) -> None:
+    kept = LARGE.copy()
+    kept.flags.writeable = False
+    file, _ = written(tmp_path, (LARGE, kept))
+    with file:
+        (one, one_kept), (other, _) = read(file), read(file)
+        one[:] = -1.0
+        assert other[7] == 7.0 and read(file)[0][7] == 7.0
+        with pytest.raises(ValueError, match="read-only"):
+            one_kept[0] = 1.0
+    assert one.sum() == -40_000.0  # also once the file is closed
+
+
+def test_the_file_is_private_and_has_no_name(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    (tmp_path / "code").symlink_to(mine)
+    file, _ = written(tmp_path, LARGE)
+    with file:
+        found = os.fstat(file.fileno())
+        assert found.st_nlink == 0 and stat.S_IMODE(found.st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    assert mine.read_text() == "precious"
