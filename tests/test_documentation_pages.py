@@ -27,15 +27,11 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
 
 
 def try_the_commands(page: Path, folder: Path) -> None:
-    """What a newcomer types after the first study, but for what does not end by itself."""
+    """What a newcomer types after the first study, which has ended with a certified model."""
     commands = re.findall(r"^ {4}(acetune .*?)(?: +#.*)?$", page.read_text(), re.MULTILINE)
-    assert [command.split()[1] for command in commands] == [
-        "show",
-        "explain",
-        "report",
-        "dashboard",
-    ]
-    for command in commands[:3]:
+    assert [command.split()[1] for command in commands] == ["report", "explain", "show"]
+    assert commands[-1].endswith("--require certified")
+    for command in commands:
         done = subprocess.run(
             [sys.executable, "-m", *shlex.split(command)],
             cwd=folder,
