@@ -83,6 +83,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return HIDDEN.sub("", text)
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let a keyboard reach the pictures, which scroll on a phone."""
+    return html.replace("<p><img ", '<p tabindex="0"><img ')
+
+
 def _resolve(source: Path, target: str) -> Path | None:
     """The file that a relative link leads to; None for an address, or for nothing."""
     if "://" in target or target.startswith(("/", "mailto:")):
