@@ -15,10 +15,12 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import nbclient
 import nbformat
@@ -32,6 +34,7 @@ from documents import DOCS, PAGES, ROOT, WITH_CODE, blocks
 from paper.__main__ import app as experiments
 from paper.reproduce import PARTS
 from paper.tasks import TASK_NAMES
+from synthetic_study import make_study
 
 # -- the notebook ------------------------------------------------------------------------------
 
@@ -140,6 +143,20 @@ def test_the_pictures_are_what_their_script_draws(tmp_path: Path) -> None:
         assert text == (committed / name).read_text(encoding="utf-8"), (
             "run: python tools/make_pictures.py"
         )
+
+
+def test_the_picture_of_a_study_has_all_that_happened(tmp_path: Path) -> None:
+    maker = _tool("make_study_picture")
+    study = maker.read(make_study(tmp_path / "study.db", trials=30, reports=600, constraints=1))
+    drawn = ElementTree.fromstring(maker.picture(study))
+    kinds = Counter(shape.get("class") for shape in drawn.iter())
+    measured = study.checks["value"].notna()
+    beyond = measured & (study.checks["value"] > study.about["constraints"][0]["upper"])
+    assert kinds["p x"] == (study.trials["state"] == "stopped").sum() > 0
+    assert kinds["p i"] == 2 * beyond.sum() > 0  # once in each panel
+    assert kinds["p v"] == 2 * (measured & ~beyond).sum() > 0
+    assert kinds["f last"] == 1
+    assert f"{len(study.trials)} learning curves" in str(drawn.get("aria-label"))
 
 
 def _tool(name: str) -> Any:
