@@ -70,7 +70,9 @@ def results_folder(given: Path | None, quick: bool) -> Path | None:
 
 def versions(*names: str) -> str:
     """One line on what was measured, and where; of these packages, those that are installed."""
-    installed = {name: next(metadata.Distribution.discover(name=name), None) for name in names}
+    installed = {
+        name: next(iter(metadata.Distribution.discover(name=name)), None) for name in names
+    }
     packages = [f"{name} {found.version}" for name, found in installed.items() if found]
     python = f"Python {platform.python_version()}"
     return f"{', '.join([python, *packages])}; {platform.platform()}, {os.cpu_count()} CPUs"

@@ -20,6 +20,7 @@ import itertools
 import json
 import multiprocessing
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -27,12 +28,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import Page, results_folder, say, versions
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import acetune
 from acetune.constraints import LatencyCheck
 from acetune.constraints.latency import measure_latency
 from acetune.export import to_csv
+from benchmarks.common import Page, results_folder, say, versions
 
 WIDTH, DEPTH, BATCH, STEPS = 2048, 6, 4096, 30
 WORKERS = 2
@@ -120,7 +123,7 @@ def share_positive(net: torch.nn.Module) -> float:
 
 def tuned(folder: Path, name: str, train: Any, **options: Any) -> acetune.StudyResult:
     """A study of two workers on one GPU."""
-    return acetune.tune(
+    result: acetune.StudyResult = acetune.tune(
         train,
         options.pop("space", {"x": acetune.uniform(0.0, 1.0)}),
         objective="loss",
@@ -134,6 +137,7 @@ def tuned(folder: Path, name: str, train: Any, **options: Any) -> acetune.StudyR
         progress=False,
         **options,
     )
+    return result
 
 
 def sharing(page: Page, folder: Path, trials: int) -> None:
@@ -201,11 +205,11 @@ def latency(page: Page, folder: Path, trials: int) -> None:
     free = measure_latency(functools.partial(call, make_net()), repeats=1000).p95
     torch.cuda.empty_cache()
     table = [["in a process with the GPU to itself", f"{free.value:.3f} ms", "", "1,000 calls"]]
-    for title, check in [
-        ("in a study, alone: `LatencyCheck`", LatencyCheck(call, repeats=100)),
-        ("in a study, beside the other worker's training", beside),
-    ]:
-        name = "alone" if isinstance(check, LatencyCheck) else "beside"
+    checks: list[tuple[str, str, Callable[..., Any]]] = [
+        ("alone", "in a study, alone: `LatencyCheck`", LatencyCheck(call, repeats=100)),
+        ("beside", "in a study, beside the other worker's training", beside),
+    ]
+    for name, title, check in checks:
         limit = acetune.Constraint("p95_ms", upper=1e6, check=check)
         result = tuned(
             folder,
