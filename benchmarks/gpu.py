@@ -141,7 +141,7 @@ def tuned(folder: Path, name: str, train: Any, **options: Any) -> Path:
         objective="loss",
         mode="min",
         policy=options.pop("policy", "none"),
-        searcher="random",
+        searcher="forest",
         devices=[0],
         workers=WORKERS,
         seed=0,
