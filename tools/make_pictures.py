@@ -75,7 +75,7 @@ MEANINGS = {
     "run": "tune(): driver and workers",
     "study": "the study file",
     "trial": "what train() sees",
-    "policies": "when to check, whom to stop",
+    "policies": "when to check, which to stop",
     "core": "rules without I/O",
 }
 
