@@ -16,24 +16,25 @@ fit, select = slice(0, 8_000), slice(8_000, 12_000)
 def train(trial):
     dtrain, dvalid = xgb.DMatrix(X[fit], y[fit]), xgb.DMatrix(X[select], y[select])
     params = {"eval_metric": "rmse", "nthread": 1, **trial.params}
-    report = ReportCallback(trial, total_steps=150, dvalid=dvalid)
+    report = ReportCallback(trial, total_steps=100, dvalid=dvalid)
     evals, callbacks = [(dvalid, "valid")], [report]
-    xgb.train(params, dtrain, 150, evals=evals, callbacks=callbacks, verbose_eval=False)
+    xgb.train(params, dtrain, 100, evals=evals, callbacks=callbacks, verbose_eval=False)
 
 
 def predict(model):
     return model.predict(X[:500])
 
 
-fresh = LatencyCheck(predict, percentile=50, repeats=2000)
+check = LatencyCheck(predict, percentile=50, repeats=100)
+fresh = LatencyCheck(predict, percentile=50, repeats=1000)
 result = acetune.tune(
     train,
     {"max_depth": acetune.randint(2, 10), "eta": acetune.loguniform(0.02, 0.5)},
     objective="rmse",
     mode="min",
-    constraints=[acetune.Constraint("ms", upper=0.5, check=LatencyCheck(predict, percentile=50))],
+    constraints=[acetune.Constraint("ms", upper=0.5, check=check)],
     confirm=lambda model: {"ms": fresh(model)},
-    max_trials=40,
+    max_trials=25,
     threads=1,
     seed=0,
     study="latency.db",
