@@ -33,7 +33,7 @@ CODE = re.compile(r"^(`{3,}).*?^\1|^ {4}.*?$|`[^`\n]*`|<!--.*?-->", re.MULTILINE
 MEASURED = re.compile(
     r"\b\d[\d.,]*(?: (?:to|or|and) \d[\d.,]*)? "
     r"(?:µs|ms|MB|(?:times|%) (?:as (?:long|fast|expensive)|faster|slower|cheaper))\b"
-    r"|\b(?:takes?|took|costs?|needs?|after|under|within) (?:some |about |up to )?\d[\d.,]* s\b"
+    r"|\b(?:takes?|took|costs?) (?:some |about )?\d[\d.,]* s\b"
 )
 NOT_MEASURED = {  # looks like a measurement of speed; is a rule, a setting or an example
     "policies.md": {"1.5 times as long"},  # how checks are spaced
