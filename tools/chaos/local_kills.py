@@ -21,7 +21,7 @@ from run.helpers import DRIVER, read_lines, report_rows, require_same_decisions,
 from tools.chaos.campaign import Part, Tally
 from tools.chaos.processes import Drivers, alive_in, drivers, freeze, send, wait
 
-EVENTS = 20  # of a round
+EVENTS = 50  # of a round
 ENDS_S = 120.0  # for the last driver of a round, which nobody touches
 _SCRIPT = DRIVER.replace("print(result.best.trial)", "print(result.best and result.best.trial)")
 _KEYS = "trial", "attempt", "step"
@@ -52,7 +52,7 @@ class Faults:
     def one(self, driver: subprocess.Popen[bytes]) -> bool:
         """One fault; whether it ended the driver."""
         chance, kind, workers = self.chance, self.chance.random(), list(self.workers())
-        if kind < 0.3 and workers:
+        if kind < 0.4 and workers:
             name = chance.choice(_WORKER)
             some = workers[-1:] if chance.random() < 0.7 else workers
             for pid in some:
@@ -60,16 +60,16 @@ class Faults:
                 if send(pid, getattr(signal, name)):
                     self.made.tally.count("kills of a worker")
             return False
-        if kind < 0.45 and workers:
-            freeze([chance.choice(workers)], chance.uniform(0.02, 0.5))
+        if kind < 0.6 and workers:
+            freeze([chance.choice(workers)], chance.uniform(0.02, 0.3))
             self.made.tally.count("freezes of a worker")
             return False
-        if kind < 0.6:
-            freeze([driver.pid], chance.uniform(0.02, 0.5))
+        if kind < 0.75:
+            freeze([driver.pid], chance.uniform(0.02, 0.3))
             self.made.tally.count("freezes of a driver")
             return False
-        if kind < 0.7:
-            freeze([driver.pid, *workers], chance.uniform(0.02, 0.5))
+        if kind < 0.88:
+            freeze([driver.pid, *workers], chance.uniform(0.02, 0.3))
             self.made.tally.count("freezes of all at once")
             return False
         return self._end(driver, workers)
@@ -239,8 +239,8 @@ def kills(
     folder: Path,
     tally: Tally,
     events: int = EVENTS,
-    trials: tuple[int, int] = (30, 100),
-    pause_s: tuple[float, float] = (0.01, 0.2),
+    trials: tuple[int, int] = (60, 150),
+    pause_s: tuple[float, float] = (0.01, 0.15),
     in_ray: Callable[[], str] | None = None,
 ) -> None:
     """A round: one study, ended by whatever comes, until it is whole.
@@ -262,7 +262,7 @@ def kills(
         study,
         acks,
         chance.choice(["save", "nothing"]),
-        chance.choice([0.0, 0.002, 0.02]),
+        chance.choice([0.0, 0.005, 0.03]),
         json.dumps(options),
     )
     with drivers(folder, tally) as made:
@@ -290,7 +290,7 @@ PART = Part(
     "SIGINT, SIGHUP, or SIGSTOP and SIGCONT at random moments, until they are whole. Each training "
     "function notes in a file of its own what `report` has returned from.",
     round=kills,
-    rounds=100,
+    rounds=40,
     small=functools.partial(kills, events=4, trials=(10, 15)),
     limit_s=600,
 )
