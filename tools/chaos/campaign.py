@@ -28,10 +28,13 @@ NAMES = (
     "local_kills",
     "ray_kills",
     "ray_tuner",
+    "optuna_kills",
+    "power_cuts",
     "training_code",
     "damaged_files",
     "hostile_files",
     "stopper_calls",
+    "load",
 )
 """The modules of this package that are parts, in the order of the page."""
 

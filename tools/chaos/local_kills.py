@@ -122,6 +122,10 @@ def torment(
             made.tally.fault("hang", f"the driver still runs after {ENDS_S:g} s: {made.said}")
             return False
         made.require_gone(seen)
+        if driver.returncode and left < events and _ended_in_words(made):
+            made.tally.count("sessions that ended with an error of acetune's")
+            events = left  # only where something was done to it
+            continue
         if driver.returncode:
             made.tally.fault("raw error", f"the driver ended with {driver.returncode}: {made.said}")
             return False
@@ -139,15 +143,27 @@ def _until_more(driver: subprocess.Popen[bytes], faults: Faults, known: set[int]
 
 def _require_no_raw_error(made: Drivers) -> None:
     """An error in words, if any: what Ctrl-C raises is none of ours."""
-    said = made.said.strip()
-    last = said.splitlines()[-1] if said else ""
-    known = last.startswith(("KeyboardInterrupt", "acetune."))
-    if "Traceback" in said and not known:
-        made.tally.fault("raw error", said)
+    if "Traceback" in made.said and not _ended_in_words(made):
+        made.tally.fault("raw error", made.said)
 
 
-def look(study: Path, acks: Path, trials: int, may_fail: int, tally: Tally) -> None:
-    """Compare a study of DRIVER with what its training functions have noted."""
+def _ended_in_words(made: Drivers) -> bool:
+    return (made.said.splitlines() or [""])[-1].startswith(("KeyboardInterrupt", "acetune."))
+
+
+def look(
+    study: Path,
+    acks: Path,
+    trials: int,
+    may_fail: int,
+    tally: Tally,
+    *,
+    may_lie_beside: bool = False,
+) -> None:
+    """Compare a study of DRIVER with what its training functions have noted.
+
+    ``may_lie_beside``: what a reader leaves that was there when the driver ended.
+    """
     left = [path.name for path in study.parent.glob(f"{study.name}-*")]
     tally.require(
         "wrong", not left, f"left beside the study file: {left}"

@@ -62,7 +62,7 @@ class Drivers:
     @property
     def said(self) -> str:
         """What the last script complained of."""
-        return self.error.read_text(errors="replace")[-_TOLD:]
+        return self.error.read_text(errors="replace").rstrip()[-_TOLD:]
 
     def others(self, driver: subprocess.Popen[bytes]) -> list[int]:
         """The processes of the round beside its driver."""
