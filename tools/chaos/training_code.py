@@ -30,7 +30,7 @@ PART = Part(
     promise="A training function that misbehaves hurts its own trial only, and the reason of its "
     "failure is the true one.",
     how="Rows of a table of misdeeds (`tests/run/misbehaviour.py`: exceptions whose text raises, "
-    "50 MB of it, `os._exit`, segmentation faults, closed files, threads that report on after "
+    "huge ones, `os._exit`, segmentation faults, closed files, threads that report on after "
     "their trial) at random, each followed by a healthy trial in the same worker.",
     round=deeds,
     rounds=40,
