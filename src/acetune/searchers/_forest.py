@@ -13,7 +13,7 @@ import numpy as np
 
 from acetune.core.outcome import Curve, Curves, Outcome
 from acetune.searchers._random_trees import Floats, RandomTrees
-from acetune.searchers.searcher import Searcher, searched_part
+from acetune.searchers.searcher import Searcher, drop_tried, searched_part
 from acetune.searchers.space import MISSING, Space
 
 _START = 12  # trials that must have reported before anything is learned
@@ -119,10 +119,7 @@ class ForestSearcher(Searcher):
     def add(self, trial: int, params: Mapping[str, Any], outcome: Outcome | None) -> None:
         """A trial of an earlier session. A point that was tried then is not tried again."""
         searched = searched_part(self._space, params)
-        for point in self._points:
-            if point.items() <= searched.items():
-                self._points.remove(point)
-                break
+        drop_tried(self._points, searched)
         if outcome is None:
             self._points.insert(0, searched)
             self.ask(trial)

@@ -84,6 +84,14 @@ def searched_part(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def drop_tried(points: list[dict[str, Any]], searched: Mapping[str, Any]) -> None:
+    """Leave out the first point to try that a configuration has tried."""
+    for point in points:
+        if point.items() <= searched.items():
+            points.remove(point)
+            return
+
+
 class FlatCurves:
     """Curves of a nested space, with flat configurations: what searchers look at."""
 
