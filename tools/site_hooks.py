@@ -9,6 +9,7 @@ the code they measured get a mark.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import posixpath
@@ -106,7 +107,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         at = fence.end()
     text = HIDDEN.sub("", "".join([*parts, LINK.sub(bend, markdown[at:])]))
     is_speed = source == ROOT / make_speed_page.PAGE
-    return make_speed_page.marked_page(text) if is_speed else make_speed_page.marked(text)
+    if is_speed:
+        return make_speed_page.marked_page(text)
+    return make_speed_page.marked(text, old=_older())
+
+
+@functools.cache
+def _older() -> list[str]:
+    """The benchmarks whose figures get a mark, found once for all pages."""
+    return make_speed_page.older(make_speed_page.results())
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
