@@ -118,7 +118,10 @@ def ace_trainable(folder: Path, shape: Shape) -> Callable[[dict[str, Any]], None
 
 def count_reads(trial: Any, watch: Watch) -> None:
     """Have the watch know how often the trial reads the broadcast."""
-    reader = trial._link._reader
+    link = trial._link
+    while not hasattr(link, "_reader"):  # links wrap each other
+        link = link._link
+    reader = link._reader
     found = reader._found  # called once for every read
 
     def counted() -> bool:

@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import gc
 import heapq
+import importlib
 import json
 import logging
 import math
@@ -209,10 +210,10 @@ def with_reports(page: SpeedPage, sizes: Sequence[int], folder: Path) -> None:
 def show_half_a_million(page: SpeedPage, folder: Path, quick: bool, rounds: int) -> None:
     """``acetune show``, on the study that the report and the dashboard are measured on, too."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-    from synthetic_study import make_study
+    synthetic: Any = importlib.import_module("synthetic_study")
 
     size = 10_000 if quick else 500_000
-    path = make_study(folder / "show.db", trials=size // 100, reports=size)
+    path = synthetic.make_study(folder / "show.db", trials=size // 100, reports=size)
     taken = [command_s("-m", "acetune", "show", str(path)) for _ in range(rounds)]
     name = f"`acetune show`, a study of {size:,} reports"
     page.figure("show", name, taken, "s", most=SHOW_S)
@@ -470,7 +471,8 @@ def main() -> None:
     sizes: Sequence[int] = (10_000, 100_000, 1_000_000)
     local: Sequence[int] = (1, 4, 16, 64)
     actors: Sequence[int] = (1, 4, 8)
-    numbers, steps, rounds = (1, 2, 5, 10, 20), 20, 5
+    numbers: Sequence[int] = (1, 2, 5, 10, 20)
+    steps, rounds = 20, 5
     if options.quick:
         sizes, local, actors, numbers, steps, rounds = (2_000,), (1, 4), (), (1, 5), 5, 1
     measures = ["core/*", "policies/*", "study/*", "run/*", "trial/*", "interprocess/*", "cli/show"]
