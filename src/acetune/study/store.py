@@ -259,6 +259,11 @@ class Store:
 
     def close(self) -> None:
         """Close the file and let others have it."""
+        if self._lock is not None:
+            # without its log a file is read with nothing put beside it; who reads now keeps the log
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("PRAGMA busy_timeout = 0")
+                self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
         if self._lock is not None:
             _unlock(self._lock, self.path)
