@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # of speed, each beside its peers
 BENCHMARKS ?= decision_cost suggestion_cost engine_overhead ray_overhead optuna_overhead \
-	replay_speed fairness_metrics keep_model report_and_dashboard
+	replay_speed fairness_metrics keep_model report_and_dashboard scale
 
 .PHONY: help demo quick quick-tests test pythons lint format docs screenshots bench bench-quick \
 	paper release clean
