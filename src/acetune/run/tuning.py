@@ -419,9 +419,9 @@ def _study_path(study: str | Path | None) -> Path:
 
 def _much_code(taken: int, files: Path) -> str:
     return (
-        f"train, confirm and the checks close over {size(taken)} of data: it takes as much of the "
-        f"disk of {files.parent} until the study ends, and what is neither a NumPy array nor a "
-        "pandas frame is in memory once per worker; to avoid both, load the data inside train"
+        f"train, confirm and the checks close over {size(taken)} of data. It takes as much of the "
+        f"disk of {files.parent} until the study ends. What is neither a NumPy array nor a pandas "
+        "frame is in memory once per worker. To avoid both, load the data inside train"
     )
 
 
