@@ -15,7 +15,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ MEASURED = re.compile(
 )
 NOT_MEASURED = {  # looks like a measurement of speed; is a rule, a setting or an example
     "policies.md": {"1.5 times as long"},  # how checks are spaced
+    "gallery.md": {"0.5 ms"},  # limits
+    "latency.md": {"0.25 ms"},
     "local.md": {"100 MB", "200 MB", "18 MB", "400 MB"},  # a threshold; what sharing saves
     "resume.md": {"100 MB", "1 MB"},  # sizes of the models that a figure is about
     "callbacks.md": {"1.4 times as long", "4 to 8 times as long"},  # CatBoost's own steps
@@ -256,10 +258,11 @@ def require_agreement(root: Path = ROOT) -> None:
             raise ProblemError(f"{where} is not of today: run python tools/make_speed_page.py")
 
 
-def marked(text: str, root: Path = ROOT) -> str:
+def marked(text: str, root: Path = ROOT, old: Collection[str] | None = None) -> str:
     """A document for the site, in which figures that are older than their code have a mark."""
     found = results(root)
-    known, old = texts(found), set(older(found, root))
+    known = texts(found)
+    old = set(older(found, root) if old is None else old)
 
     def mark(link: re.Match[str]) -> str:
         stale = link[3] in known and known[link[3]][1] in old

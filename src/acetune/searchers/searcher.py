@@ -44,7 +44,7 @@ class Searcher(ABC):
 
     @abstractmethod
     def tell(self, trial: int, outcome: Outcome, params: Mapping[str, Any] | None = None) -> None:
-        """How a trial that was asked for ended. Called once a trial.
+        """How a trial that was asked for ended. Called once per trial.
 
         ``params`` is given when another configuration was run in place of the suggested one (a
         replay answers with the nearest recorded one): the outcome is that of ``params``, and of

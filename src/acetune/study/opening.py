@@ -23,6 +23,7 @@ from acetune.study._code_identity import Identity, identity_of
 from acetune.study._formats import CONFIDENCE
 from acetune.study.store import Store
 
+_COUNTS_LOOKS = 4  # the first format of the study file that does
 _MUST_STAY = ("objective", "constraints", "policy", "space")
 _DIMENSIONS = {
     "float": ("uniform", "loguniform"),
@@ -152,10 +153,10 @@ def open_study(
 ) -> Store:
     """Make the file, or open the one that is there if it is of the same study.
 
-    A study in which nothing was reported is begun anew if the call is another one now, and if all
-    its trials have failed: they would count against the budget for nothing. ``experiment`` is the
-    folder of the Ray experiment that keeps the models, if one does. ``unmeasurable`` says why kept
-    models cannot be measured again, if they cannot.
+    A study in which nothing was reported is started again if the call is another one now,
+    and if all its trials have failed: they would count against the budget for nothing.
+    ``experiment`` is the folder of the Ray experiment that keeps the models, if one does.
+    ``unmeasurable`` says why kept models cannot be measured again, if they cannot.
     """
     if not path.exists():
         store = Store.create(path, description, experiment)
@@ -398,6 +399,8 @@ def _is_to_begin_anew(store: Store, description: Mapping[str, Any]) -> bool:
 def _require_whole_account(store: Store) -> None:
     """An error where looks at fresh data are missing: what is left for others is not known."""
     with store.understanding():
+        if store.rows("PRAGMA user_version")[0]["user_version"] < _COUNTS_LOOKS:
+            return
         looks = [look["look"] for look in store.looks()]
         used = {row["look"] for row in store.rows("SELECT DISTINCT look FROM confirmations")}
     if looks != list(range(1, len(looks) + 1)) or not used.issubset(looks):
