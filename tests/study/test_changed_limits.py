@@ -139,7 +139,7 @@ def test_a_limit_on_the_configuration_stays(study: Path) -> None:
 
 
 def test_a_wrong_option_is_refused(study: Path) -> None:
-    with pytest.raises(GoalError, match="must be .refuse. or .judge_again."):
+    with pytest.raises(GoalError, match=r"must be .refuse. or .judge_again."):
         run(study, on_changed_limit="accept")
 
 
@@ -280,7 +280,7 @@ def test_margins_and_scales_are_judged_by_as_well(study: Path) -> None:
         return [Constraint("g", upper=2.0, check=noisy, **options)]
 
     run(study, constraints=its())
-    with pytest.raises(StudyChangedError, match="margin_se was 0.0, now 3.0"):
+    with pytest.raises(StudyChangedError, match=r"margin_se was 0\.0, now 3\.0"):
         run(study, constraints=its(margin_se=3))
     result = under(study, 2.0, constraints=its(margin_se=3))  # 1.8 + 0.3 breaks it
     assert result.best is not None and (result.best.trial, result.best.step) == (2, 2)
