@@ -18,7 +18,6 @@ from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, as_meas
 from acetune.run._driver import Driver
 from acetune.run._messages import Evaluate, Evaluated
 from acetune.run.study_callbacks import Listeners
-from acetune.study._limit_changes import limits_at
 from acetune.study.answer import candidates_of, testable
 from acetune.study.best_checkpoints import valid_at
 from acetune.study.coordinator import StudyCoordinator
@@ -30,6 +29,7 @@ from acetune.study.findings import (
     checkpoint_key,
     judge_fresh,
 )
+from acetune.study.limit_changes import limits_at
 from acetune.study.result import StudyResult
 from acetune.study.trust import no_recommendation
 from acetune.study.view import StudyView

@@ -278,12 +278,12 @@ class StudyCoordinator(Coordinator):
         plans = {(row.trial, row.attempt): row for row in attempts}
         judged_anew = self.store.judged_anew()
         freed: dict[tuple[int, int], Observation] = {}
-        for row, checks in self.store.reports():
-            plan = plans[row.trial, row.attempt]
-            if row.seq > judged_anew:
-                self._replay(row, checks, plan)
-            elif (report := self._replay_anew(row, checks, plan)) is not None:
-                freed[row.trial, row.attempt] = report
+        for report, checks in self.store.reports():
+            place = report.trial, report.attempt
+            if report.seq > judged_anew:
+                self._replay(report, checks, plans[place])
+            elif (asked := self._replay_anew(report, checks, plans[place])) is not None:
+                freed[place] = asked
         under_way = []
         for row in attempts:
             number, state, reason = row.trial, row.state, row.reason

@@ -21,9 +21,9 @@ from acetune.policies import Policy
 from acetune.study import _code_identity as identities
 from acetune.study._code_identity import Identity, identity_of
 from acetune.study._formats import CONFIDENCE
-from acetune.study._limit_changes import OnChangedLimit as OnChangedLimit
-from acetune.study._limit_changes import judge_again, only_limits_differ
-from acetune.study._limit_changes import require_on_changed_limit as require_on_changed_limit
+from acetune.study.limit_changes import OnChangedLimit as OnChangedLimit
+from acetune.study.limit_changes import judge_again, only_limits_differ
+from acetune.study.limit_changes import require_on_changed_limit as require_on_changed_limit
 from acetune.study.store import Store
 
 _MUST_STAY = ("objective", "constraints", "policy", "space")

@@ -19,8 +19,8 @@ from acetune.core.goals import Goals, goals_from_json
 from acetune.core.reason import Reason
 from acetune.core.report_values import from_json
 from acetune.study._formats import as_reason, connect_as_now
-from acetune.study._limit_changes import limits_at
 from acetune.study.findings import judged_now
+from acetune.study.limit_changes import limits_at
 from acetune.study.report_arrays import (
     Array,
     Checks,
