@@ -2,7 +2,8 @@
 
 Pages link to files beside `docs/`: examples, measurements, the changelog. On a code host such a
 link opens the file. For the site the file is made a page under `from/`, and the link is bent to it,
-so that the same text is right in both places. Hidden set-up code of the tests is taken out.
+so that the same text is right in both places. Hidden set-up code of the tests is taken out, and
+figures of speed that are older than the code they measured get a mark.
 """
 
 from __future__ import annotations
@@ -10,18 +11,32 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tools import make_speed_page
 
 ROOT = Path(__file__).parent.parent
 FOLDER = "from"
 LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 HIDDEN = re.compile(r"^<!-- setup\b.*?-->\n*", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^(?P<fence>`{3,}).*?^(?P=fence)", re.MULTILINE | re.DOTALL)
+
+
+def on_pre_build(config: MkDocsConfig) -> None:
+    """Refuse figures of speed that have no source, or that say something else."""
+    try:
+        make_speed_page.require_agreement()
+    except make_speed_page.ProblemError as problem:
+        raise PluginError(str(problem)) from None
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -79,8 +94,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     for fence in FENCE.finditer(markdown):  # code is left as it is
         parts += [LINK.sub(bend, markdown[at : fence.start()]), fence[0]]
         at = fence.end()
-    text = "".join([*parts, LINK.sub(bend, markdown[at:])])
-    return HIDDEN.sub("", text)
+    text = HIDDEN.sub("", "".join([*parts, LINK.sub(bend, markdown[at:])]))
+    is_speed = source == ROOT / make_speed_page.PAGE
+    return make_speed_page.marked_page(text) if is_speed else make_speed_page.marked(text)
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
