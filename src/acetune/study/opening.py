@@ -413,6 +413,8 @@ def _is_to_begin_anew(
 def _require_whole_account(store: Store) -> None:
     """An error where looks at fresh data are missing: what is left for others is not known."""
     with store.understanding():
+        if not store.rows("SELECT 1 FROM sqlite_master WHERE name = 'looks'"):
+            return  # a format without looks, which is still to be brought up
         looks = [look["look"] for look in store.looks()]
         used = {row["look"] for row in store.rows("SELECT DISTINCT look FROM confirmations")}
     if looks != list(range(1, len(looks) + 1)) or not used.issubset(looks):
