@@ -2,16 +2,19 @@
 
 Pages link to files beside `docs/`: examples, measurements, the changelog. On a code host such a
 link opens the file. For the site the file is made a page under `from/`, and the link is bent to it,
-so that the same text is right in both places. Hidden set-up code of the tests is taken out, and
-figures of speed that are older than the code they measured get a mark.
+so that the same text is right in both places. A link to a packed study opens its report page, which
+is made here. Hidden set-up code of the tests is taken out, and figures of speed that are older than
+the code they measured get a mark.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import posixpath
 import re
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
+
+from acetune.report.html import write_report
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -65,6 +70,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for notebook in docs.rglob("*.ipynb"):
         place = notebook.relative_to(docs).with_suffix(".md").as_posix()
         files.append(File.generated(config, place, content=_notebook(notebook)))
+    for study in docs.rglob("*.db.gz"):
+        place = study.relative_to(docs).as_posix().replace(".db.gz", ".html")
+        files.append(File.generated(config, place, content=_report(study)))
     return files
 
 
@@ -85,7 +93,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             place = _place(target / "README.md")
         else:
             place = _place(target)
-        if docs in source.parents and docs in target.parents:
+        if target.name.endswith(".db.gz"):
+            place = place.replace(".db.gz", ".html")
+        elif docs in source.parents and docs in target.parents:
             return found[0]
         relative = posixpath.relpath(place, posixpath.dirname(uri) or ".")
         return f"{found[1]}{relative}{found[3] or ''}{found[4]}"
@@ -131,6 +141,14 @@ def _place(path: Path) -> str:
 def _example(path: Path) -> str:
     name = path.relative_to(ROOT).as_posix()
     return f"# {path.name}\n\n`{name}`\n\n```python\n{path.read_text(encoding='utf-8')}```\n"
+
+
+def _report(path: Path) -> bytes:
+    """The report page of a packed study."""
+    with tempfile.TemporaryDirectory() as folder:
+        study = Path(folder) / path.stem
+        study.write_bytes(gzip.decompress(path.read_bytes()))
+        return write_report(study, study.with_suffix(".html")).read_bytes()
 
 
 def _notebook(path: Path) -> str:
