@@ -150,7 +150,8 @@ def account_words(result: StudyResult) -> str:
     return (
         f"{looks} at fresh data. A study may issue a wrong certificate with a probability of at "
         f"most {percent(1 - account.confidence)}, and each look uses up a part: "
-        f"{percent(account.spent)} so far; another look would be stricter ({percent(account.next_level)})"
+        f"{percent(account.spent)} so far; another look would be stricter "
+        f"({percent(account.next_level)})"
     )
 
 
