@@ -23,6 +23,7 @@ from acetune.study._code_identity import Identity, identity_of
 from acetune.study._formats import CONFIDENCE
 from acetune.study.store import Store
 
+_COUNTS_LOOKS = 4  # the first format of the study file that does
 _MUST_STAY = ("objective", "constraints", "policy", "space")
 _DIMENSIONS = {
     "float": ("uniform", "loguniform"),
@@ -398,6 +399,8 @@ def _is_to_begin_anew(store: Store, description: Mapping[str, Any]) -> bool:
 def _require_whole_account(store: Store) -> None:
     """An error where looks at fresh data are missing: what is left for others is not known."""
     with store.understanding():
+        if store.rows("PRAGMA user_version")[0]["user_version"] < _COUNTS_LOOKS:
+            return
         looks = [look["look"] for look in store.looks()]
         used = {row["look"] for row in store.rows("SELECT DISTINCT look FROM confirmations")}
     if looks != list(range(1, len(looks) + 1)) or not used.issubset(looks):
