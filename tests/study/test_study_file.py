@@ -87,8 +87,13 @@ def test_the_tables_that_people_query(finished: Path, table: str) -> None:
     assert set(COLUMNS[table].split()) <= found
 
 
-def test_the_file_is_in_wal_mode_and_whole(finished: Path) -> None:
-    assert rows(finished, "PRAGMA journal_mode") == [{"journal_mode": "wal"}]
+def test_the_file_is_whole_and_reading_it_puts_nothing_beside_it(finished: Path) -> None:
+    beside = list(finished.parent.iterdir())
+    acetune.load(finished).trials  # noqa: B018
+    assert list(finished.parent.iterdir()) == beside
+    with closing(Store.open(finished)):
+        assert rows(finished, "PRAGMA journal_mode") == [{"journal_mode": "wal"}]
+    assert rows(finished, "PRAGMA journal_mode") == [{"journal_mode": "delete"}]
     assert rows(finished, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
 
 
@@ -209,6 +214,7 @@ def newer_in_the_log(path: Path) -> None:
     """A newer version was killed before SQLite had moved what it wrote into the file itself."""
     code = (
         "import os, sqlite3, sys; db = sqlite3.connect(sys.argv[1]); "
+        "db.execute('PRAGMA journal_mode = WAL'); "
         "db.execute('PRAGMA user_version = 99'); os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", code, str(path)], check=True)

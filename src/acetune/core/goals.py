@@ -36,6 +36,9 @@ class Estimate(NamedTuple):
     stderr: float = 0.0
 
 
+_new = tuple.__new__  # of an Estimate: half the time of calling the class
+
+
 class Noted(Estimate):
     """An estimate with what else its check says of the model: plain data, for the study file."""
 
@@ -427,7 +430,7 @@ class Goals:
                 continue
             value = values[name]
             if type(value) is float and math.isfinite(value):  # nearly always
-                measured[name] = Estimate(value, 0.0)
+                measured[name] = _new(Estimate, (value, 0.0))
             else:
                 measured[name] = as_measurement(value, f"constraint {name!r}")
         if len(values) > len(measured):

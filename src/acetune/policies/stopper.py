@@ -134,8 +134,9 @@ class StopperTrial:
         if primary_cost_s is not None:
             primary_cost_s = require_cost(primary_cost_s, "primary_cost_s")
         snapshot_cost_s = require_cost(snapshot_cost_s, "snapshot_cost_s")
-        due = self.due(step, loss)
-        check = None
+        due = check = None
+        if checked_step is None if constraints is not None else self.record.gated_at is None:
+            due = self.due(step, loss)  # nothing else depends on it
         if not stopper.goals.constraints and not constraints:
             check = unconstrained(step, loss)
         elif constraints is not None:

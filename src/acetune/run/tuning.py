@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +62,7 @@ from acetune.study.opening import (
 )
 from acetune.study.result import StudyResult, read_result
 from acetune.study.summary import size
+from acetune.study.temporary import temporary_study
 from acetune.trial.exclusive import needs_of
 from acetune.trial.trial import Trial
 
@@ -402,7 +402,10 @@ def tune(
         for text in (*store.notices, *learned):
             listeners.notice(text)
         if study is None:
-            text = f"no study= was given: the study is kept in {path}, and cannot be resumed"
+            text = (
+                f"no study= was given: the study is in {path.parent}, which is removed when this "
+                'program ends; study="study.db" keeps it, and can be resumed'
+            )
             listeners.notice(text)
         if taken > _MUCH_CODE:
             listeners.notice(_much_code(taken, store.files))
@@ -424,7 +427,7 @@ def tune(
 
 def _study_path(study: str | Path | None) -> Path:
     if study is None:
-        return Path(tempfile.mkdtemp(prefix="acetune-")) / "study.db"
+        return temporary_study()
     return study_path(study)
 
 

@@ -26,6 +26,7 @@ from acetune.study.limit_changes import judge_again, only_limits_differ
 from acetune.study.limit_changes import require_on_changed_limit as require_on_changed_limit
 from acetune.study.store import Store
 
+_COUNTS_LOOKS = 4  # the first format of the study file that does
 _MUST_STAY = ("objective", "constraints", "policy", "space")
 _DIMENSIONS = {
     "float": ("uniform", "loguniform"),
@@ -413,8 +414,8 @@ def _is_to_begin_anew(
 def _require_whole_account(store: Store) -> None:
     """An error where looks at fresh data are missing: what is left for others is not known."""
     with store.understanding():
-        if not store.rows("SELECT 1 FROM sqlite_master WHERE name = 'looks'"):
-            return  # a format without looks, which is still to be brought up
+        if store.rows("PRAGMA user_version")[0]["user_version"] < _COUNTS_LOOKS:
+            return
         looks = [look["look"] for look in store.looks()]
         used = {row["look"] for row in store.rows("SELECT DISTINCT look FROM confirmations")}
     if looks != list(range(1, len(looks) + 1)) or not used.issubset(looks):

@@ -203,7 +203,7 @@ class Store:
                 path.with_name(path.name + leftover).unlink(missing_ok=True)
             building.rename(path)
             sync_folder(path.parent)
-            return cls(path, _connect(path), lock, experiment)
+            return cls(path, _with_log(_connect(path)), lock, experiment)
         except BaseException as error:
             _unlock(lock, path)
             if isinstance(error, (OSError, sqlite3.Error)):
@@ -233,7 +233,7 @@ class Store:
             store = cls(path, db, lock, experiment)
             store.kept()  # what leads elsewhere is refused
             look(store)
-            version = known_format(db, path)
+            version = known_format(_with_log(db), path)
             if version < FORMAT:
                 copy = keep_copy(db, path, version)
                 bring_up(db, version)
@@ -269,6 +269,11 @@ class Store:
 
     def close(self) -> None:
         """Close the file and let others have it."""
+        if self._lock is not None:
+            # without its log a file is read with nothing put beside it; who reads now keeps the log
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("PRAGMA busy_timeout = 0")
+                self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
         if self._lock is not None:
             _unlock(self._lock, self.path)
@@ -938,9 +943,14 @@ def _plain(value: object) -> float | str:
 def _connect(path: Path) -> sqlite3.Connection:
     # used by one thread at a time, but an experiment may be closed by another than ran it
     db = sqlite3.connect(path, timeout=10, check_same_thread=False)
-    db.execute("PRAGMA journal_mode = WAL")
     # a commit survives the process being killed; only a power cut may lose the last moments
     db.execute("PRAGMA synchronous = NORMAL")
+    return db
+
+
+def _with_log(db: sqlite3.Connection) -> sqlite3.Connection:
+    """From now on others may read while it is written to."""
+    db.execute("PRAGMA journal_mode = WAL")
     return db
 
 

@@ -12,6 +12,7 @@ from acetune.core.formatting import count, estimate, missing_words, number, para
 from acetune.core.goals import Constraint, Goals
 from acetune.core.reason import BUDGET_SPENT, ENOUGH, FAILED
 from acetune.study.findings import FoundCheckpoint, broken_limits
+from acetune.study.temporary import is_temporary
 from acetune.study.trust import (
     account_words,
     after_failed_confirmation,
@@ -120,7 +121,9 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     models = f"{size(ledger.disk_bytes - ledger.code_bytes)} of models"
     if ledger.code_bytes:
         models += f", and {size(ledger.code_bytes)} of code and data for the workers until it ends"
-    rows.append(("on disk", f"{models}, beside {shown(result.study)}"))
+    goes = " (removed when this program ends: no study= was given)"
+    where = shown(result.study) + (goes if is_temporary(result.study) else "")
+    rows.append(("on disk", f"{models}, beside {where}"))
     return rows
 
 

@@ -404,7 +404,7 @@ class StudyView:
 
 
 @contextlib.contextmanager
-def viewing(path: str | Path) -> Iterator[StudyView]:
+def viewing(path: str | Path, ahead: ReadAhead | None = None) -> Iterator[StudyView]:
     """A study file read for a block that only looks at it: what goes wrong there is the file's."""
-    with StudyView(path) as view, understanding(view.path):
+    with StudyView(path, ahead) as view, understanding(view.path):
         yield view
