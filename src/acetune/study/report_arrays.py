@@ -14,6 +14,7 @@ from acetune.core.decision import UNCHECKED as UNCHECKED
 from acetune.core.decision import VALID as VALID
 from acetune.study._read_report_rows import LAST, ReportRows, read_rows
 from acetune.study._read_report_rows import Array as Array
+from acetune.study._validation import require_columns
 
 STEP, END, AFTER = 0, 1, 2
 """Kinds of report: one of a step, and a check at or after the end of its trial."""
@@ -185,6 +186,7 @@ def columns_of(rows: ReportRows) -> dict[str, Array]:
             found[name][at] = odd[name]
         for name, words in (("kind", KINDS), ("stratum", STRATA), ("decision", DECISIONS)):
             found[name][at] = _numbers(odd[name], words)
+    require_columns(found)
     return found
 
 
@@ -210,4 +212,6 @@ def read_checks(db: sqlite3.Connection, after: int, constraints: Sequence[str]) 
     )
     values = (*constraints, after) if several else (after,)
     rows = np.fromiter(db.execute(sql, values), dtype=types)
-    return {name: rows[name] for name in types.names or ()}
+    found = {name: rows[name] for name in types.names or ()}
+    require_columns(found)
+    return found

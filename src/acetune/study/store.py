@@ -19,7 +19,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
+from acetune.core.errors import (
+    AcetuneError,
+    MissingExtraError,
+    StudyError,
+    StudyFileError,
+    StudyLockedError,
+)
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.reason import Reason, Wording
 from acetune.core.report_values import from_columns, to_json
@@ -32,8 +38,10 @@ from acetune.study._formats import (
     connect_as_now,
     keep_copy,
     known_format,
+    make_private,
     read_wordings,
 )
+from acetune.study._validation import json_object, read_candidates, require_cells
 from acetune.study.connections import connect_to_read
 from acetune.trial.artifacts import (
     Kept,
@@ -71,7 +79,8 @@ class TrialRow(NamedTuple):
     def read(cls, values: tuple[Any, ...], wordings: Mapping[str, Wording]) -> TrialRow:
         """The row of what :meth:`Store.trial_values` gives."""
         reason, schedule = (as_reason(wordings, *values[at : at + 2]) for at in (11, 13))
-        fields: list[Any] = [*values[:2], json.loads(values[2]), *values[3:11], reason, schedule]
+        params = json_object(values[2], "params")
+        fields: list[Any] = [*values[:2], params, *values[3:11], reason, schedule]
         return cls(*fields)
 
 
@@ -182,6 +191,7 @@ class Store:
             # built under another name: a study file that exists is a whole one
             building = path.with_name(path.name + "-new")
             building.unlink(missing_ok=True)
+            make_private(building)
             db = sqlite3.connect(building)
             db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             db.execute(f"PRAGMA user_version = {FORMAT}")
@@ -220,13 +230,18 @@ class Store:
         db = None
         try:
             db = _connect(path)
-            store = cls(path, db, lock, experiment)
-            store.kept()  # what leads elsewhere is refused
-            look(store)
             version = known_format(db, path)
+            with understanding(path, sqlite3.Error):
+                store = cls(path, db, lock, experiment)
+                if version == FORMAT:
+                    require_cells(db)
+                store.kept()  # what leads elsewhere is refused
+            look(store)
             if version < FORMAT:
                 copy = keep_copy(db, path, version)
-                bring_up(db, version)
+                with understanding(path, sqlite3.Error):
+                    bring_up(db, version)
+                    require_cells(db)
                 store.notices.append(
                     f"{path.name} was brought up from format {version} to {FORMAT}; {copy.name} "
                     "beside it is a copy of what it was: delete that when you like"
@@ -246,9 +261,11 @@ class Store:
         _inspect(path)
         db = None
         try:
-            db = connect_as_now(path)
-            store = cls(path, db, None)
-            store.kept()
+            with understanding(path, sqlite3.Error):
+                db = connect_as_now(path)
+                store = cls(path, db, None)
+                require_cells(db, arrays=True)
+                store.kept()
         except BaseException as error:
             if db is not None:
                 db.close()
@@ -798,26 +815,29 @@ class Store:
 
 def decoded_looks(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of ``looks`` whose candidates are tuples of trial, attempt and step."""
-    return [
-        {**row, "candidates": [tuple(place) for place in json.loads(row["candidates"])]}
-        for row in rows
-    ]
+    return [{**row, "candidates": read_candidates(row["candidates"])} for row in rows]
 
 
 @contextlib.contextmanager
-def understanding(path: Path) -> Iterator[None]:
-    """A block that only looks at a study: if something goes wrong in it, the file is damaged."""
+def understanding(path: Path, *others: type[Exception]) -> Iterator[None]:
+    """A block that only looks at a study: if something goes wrong in it, the file is damaged.
+
+    Errors of ``others`` mean something else, and pass.
+    """
+    passing: tuple[type[Exception], ...] = (StudyError, MissingExtraError, *others)
     try:
         yield
-    except StudyError:
+    except passing:
         raise
     except (
         sqlite3.Error,
         AcetuneError,
+        ArithmeticError,
         AssertionError,
         AttributeError,
         LookupError,
-        OverflowError,
+        MemoryError,
+        RecursionError,
         TypeError,
         ValueError,
     ) as e:

@@ -8,7 +8,14 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from acetune.core.formatting import count, estimate, missing_words, number, parameters
+from acetune.core.formatting import (
+    count,
+    estimate,
+    harmless,
+    missing_words,
+    number,
+    parameters,
+)
 from acetune.core.goals import Constraint, Goals
 from acetune.core.reason import BUDGET_SPENT, ENOUGH, FAILED
 from acetune.study.findings import FoundCheckpoint, broken_limits
@@ -121,7 +128,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     if ledger.code_bytes:
         models += f", and {size(ledger.code_bytes)} of code and data for the workers until it ends"
     rows.append(("on disk", f"{models}, beside {shown(result.study)}"))
-    return rows
+    return [(name, harmless(text)) for name, text in rows]
 
 
 def one_class_words(found: FoundCheckpoint) -> list[str]:
@@ -302,8 +309,8 @@ def how_to_make(found: FoundCheckpoint, *, usable: bool = True) -> str:
 def shown(path: Path) -> str:
     """A path as people would type it: from the current folder, where it lies below it."""
     with contextlib.suppress(ValueError):
-        return str(path.relative_to(Path.cwd()))
-    return str(path)
+        path = path.relative_to(Path.cwd())
+    return harmless(str(path))
 
 
 def duration(seconds: float) -> str:

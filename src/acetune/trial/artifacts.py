@@ -246,6 +246,8 @@ def write_folder(
 ) -> Written:
     """Fill a folder under another name first: one that has its name is whole, and on disk.
 
+    Nobody but its owner may read what is in it.
+
     Parameters
     ----------
     target, write:
@@ -262,6 +264,7 @@ def write_folder(
     partial.mkdir(mode=0o700)
     try:
         write(partial)
+        _make_private(partial)
         written = read_through(partial, sync=durable)
         if durable:
             _sync_folders(partial)
@@ -272,6 +275,16 @@ def write_folder(
     finally:
         delete_inside(root, partial)
     return written
+
+
+def _make_private(folder: Path) -> None:
+    """Take all rights of others away; not of what links lead to, nor of hard links' other names."""
+    for here, folders, names in os.walk(folder):
+        for path in (Path(here, name) for name in (*folders, *names)):
+            found = path.lstat()
+            shared = stat.S_ISREG(found.st_mode) and found.st_nlink > 1
+            if not stat.S_ISLNK(found.st_mode) and not shared and found.st_mode & 0o077:
+                path.chmod(stat.S_IMODE(found.st_mode) & 0o700)
 
 
 def sync_written(folder: Path, root: Path) -> None:
