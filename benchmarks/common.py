@@ -14,8 +14,8 @@ from typing import NoReturn
 from acetune.core.errors import AcetuneError
 
 _RESULTS = Path(__file__).resolve().parent / "results"
-_PACKAGES = ("acetune", "ray", "optuna")
-_BEGAN = time.monotonic()
+PACKAGES = ("acetune", "ray", "optuna")
+BEGAN = time.monotonic()
 
 
 class Page:
@@ -25,7 +25,7 @@ class Page:
         self._name = name
         self._lines: list[str] = []
         command = " ".join(["python", f"benchmarks/{name}.py", *arguments])
-        self.add(f"# {title}", "", f"    {command}", "", versions(*_PACKAGES), "")
+        self.add(f"# {title}", "", f"    {command}", "", versions(*PACKAGES), "")
 
     def add(self, *lines: str) -> None:
         """Add lines."""
@@ -38,10 +38,6 @@ class Page:
         widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
         lines = [_cells(head, widths), _cells(["-" * widths[0], *_rules(widths[1:])], widths)]
         self.add(*lines, *(_cells(row, widths) for row in rows), "")
-
-    def target(self, text: str, reached: bool) -> None:
-        """Add a target and whether it was reached."""
-        self.add(f"- {'reached' if reached else 'not reached'}: {text}")
 
     def write(self, folder: Path | None) -> None:
         """Write the page; None for a run that is only a trial of the benchmark itself."""
@@ -64,13 +60,15 @@ def _cells(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def results_folder(given: Path | None, quick: bool) -> Path | None:
-    """Where the page goes; a quick run does not overwrite the committed one."""
+    """Where the result goes; a quick run does not overwrite the committed one."""
     return given or (None if quick else _RESULTS)
 
 
 def versions(*names: str) -> str:
     """One line on what was measured, and where; of these packages, those that are installed."""
-    installed = {name: next(metadata.Distribution.discover(name=name), None) for name in names}
+    installed = {
+        name: next(iter(metadata.Distribution.discover(name=name)), None) for name in names
+    }
     packages = [f"{name} {found.version}" for name, found in installed.items() if found]
     python = f"Python {platform.python_version()}"
     return f"{', '.join([python, *packages])}; {platform.platform()}, {os.cpu_count()} CPUs"
@@ -78,7 +76,7 @@ def versions(*names: str) -> str:
 
 def say(text: str) -> None:
     """A line of progress, on stderr."""
-    print(f"[{time.monotonic() - _BEGAN:6.0f} s] {text}", file=sys.stderr, flush=True)
+    print(f"[{time.monotonic() - BEGAN:6.0f} s] {text}", file=sys.stderr, flush=True)
 
 
 def run_main(main: Callable[[Sequence[str]], None], stopped: str = "stopped") -> NoReturn:

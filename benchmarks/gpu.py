@@ -15,11 +15,14 @@ It needs a CUDA device and PyTorch: ``python benchmarks/gpu.py --results FOLDER`
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import itertools
 import json
 import multiprocessing
+import sqlite3
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -27,12 +30,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import Page, results_folder, say, versions
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import acetune
 from acetune.constraints import LatencyCheck
 from acetune.constraints.latency import measure_latency
-from acetune.export import to_csv
+from benchmarks.common import results_folder, say, versions
+from benchmarks.speed import SpeedPage
 
 WIDTH, DEPTH, BATCH, STEPS = 2048, 6, 4096, 30
 WORKERS = 2
@@ -70,7 +75,7 @@ class Training:
             loss.backward()
             self.optimizer.step()
         torch.cuda.synchronize()
-        return float(loss)
+        return float(loss.detach())
 
 
 def note(log: Path, **row: Any) -> None:
@@ -94,8 +99,12 @@ def plain(log: Path) -> None:
         note(log, step_s=time.perf_counter() - began)
 
 
-def reporting(log: Path) -> Callable[[acetune.Trial], None]:
-    """Training that reports its model, and writes down what steps and reports took."""
+def reporting(log: Path, keep: bool, check: bool = False) -> Callable[[acetune.Trial], None]:
+    """Training that reports, and writes down what steps and reports took.
+
+    With ``keep`` the model is handed over, and kept on disk wherever it is a new best that
+    satisfies the limits.
+    """
 
     def train(trial: acetune.Trial) -> None:
         training = Training()
@@ -104,7 +113,12 @@ def reporting(log: Path) -> Callable[[acetune.Trial], None]:
             began = time.perf_counter()
             loss = training.step()
             trained = time.perf_counter()
-            trial.report(loss, model=training.net)
+            if check:
+                trial.report(loss, constraints={"share": lambda: share_positive(training.net)})
+            elif keep:
+                trial.report(loss, model=training.net)
+            else:
+                trial.report(loss)
             torch.cuda.synchronize()
             note(log, step_s=trained - began, report_s=time.perf_counter() - trained, step=step)
 
@@ -114,79 +128,101 @@ def reporting(log: Path) -> Callable[[acetune.Trial], None]:
 def share_positive(net: torch.nn.Module) -> float:
     """A check on the GPU: one batch forward."""
     with torch.no_grad():
-        rows = torch.randn(BATCH, 256, device="cuda", generator=torch.cuda.default_generators[0])
+        rows = torch.randn(BATCH, 256, device="cuda")
         return float((net(rows) > 0).float().mean())
 
 
-def tuned(folder: Path, name: str, train: Any, **options: Any) -> acetune.StudyResult:
-    """A study of two workers on one GPU."""
-    return acetune.tune(
+def tuned(folder: Path, name: str, train: Any, **options: Any) -> Path:
+    """A study of two workers on one GPU: its file."""
+    study = folder / f"{name}.db"
+    acetune.tune(
         train,
         options.pop("space", {"x": acetune.uniform(0.0, 1.0)}),
         objective="loss",
         mode="min",
         policy=options.pop("policy", "none"),
-        searcher="random",
+        searcher="forest",
         devices=[0],
         workers=WORKERS,
         seed=0,
-        study=folder / f"{name}.db",
+        study=study,
         progress=False,
         **options,
     )
+    return study
 
 
-def sharing(page: Page, folder: Path, trials: int) -> None:
+def sharing(page: SpeedPage, folder: Path, trials: int) -> None:
     """Steps, reports and checks with two workers on one GPU."""
     say("steps, reports and checks")
-    quick = acetune.Constraint("share", upper=2.0, check=share_positive)
-    rows: dict[str, dict[str, float]] = {}
-
-    def median(name: str, found: list[float]) -> str:
-        rows.setdefault(name, {})
-        return f"{statistics.median(found) * 1e3:.2f} ms" if found else ""
-
-    log = folder / "plain.jsonl"
+    share = acetune.Constraint("share", upper=2.0)
+    every = acetune.ACE(interval=1, gate=False)
+    plain_steps: list[float] = []
+    steps: dict[str, list[float]] = {}
+    reports: dict[str, list[float]] = {}
+    checks: list[float] = []
+    rounds = max(1, trials // (2 * WORKERS))  # contenders take turns
     context = multiprocessing.get_context("spawn")
-    for _ in range(max(1, trials // WORKERS)):
+    for turn in range(rounds):
+        log = folder / f"plain-{turn}.jsonl"
         workers = [context.Process(target=plain, args=(log,)) for _ in range(WORKERS)]
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join()
-    steps = [row["step_s"] for row in noted(log)]
-    table = [["two processes without acetune", median("plain", steps), "", ""]]
-    base = statistics.median(steps)
-
-    for title, policy, constraints in [
-        ("two workers, reports without checks", "none", []),
-        ("two workers, a check in every report", "ace-beta1", [quick]),
-    ]:
-        log = folder / f"{policy}.jsonl"
-        result = tuned(
-            folder,
-            policy,
-            reporting(log),
-            policy=policy,
-            constraints=constraints,
-            max_trials=trials,
+        plain_steps += [row["step_s"] for row in noted(log)]
+        for title, policy, constraints, keep in [
+            ("reports without checks", "none", [], False),
+            ("a check in every report", every, [share], False),
+            ("every model kept, without checks", "none", [], True),
+        ]:
+            log = folder / f"{title}-{turn}.jsonl"
+            study = tuned(
+                folder,
+                f"{title}-{turn}",
+                reporting(log, keep, bool(constraints)),
+                policy=policy,
+                constraints=constraints,
+                max_trials=2 * WORKERS,
+            )
+            steps.setdefault(title, []).extend(row["step_s"] for row in noted(log))
+            reports.setdefault(title, []).extend(row["report_s"] for row in noted(log))
+            checks += select(study, "SELECT cost_s FROM checks WHERE cost_s IS NOT NULL")
+    page.add("Steps, reports and checks, medians in ms:", "")
+    rows = [["two processes without acetune", ms(plain_steps), "", ""]]
+    for title in steps:
+        check = ms(checks) if "check in" in title else ""
+        rows.append([f"two workers, {title}", ms(steps[title]), ms(reports[title]), check])
+    page.table(["", "a step of training", "`report`", "of it the check"], rows)
+    for name, title in zip(("reports", "checks"), steps, strict=False):
+        page.figure(
+            f"gpu-step-with-{name}",
+            f"a step of training on a shared GPU, {title}",
+            quartiles(steps[title]),
+            "ms",
+            peer="two processes without acetune",
+            peers=quartiles(plain_steps),
         )
-        lines = noted(log)
-        steps = [row["step_s"] for row in lines]
-        reports = [row["report_s"] for row in lines]
-        checks = "" if not constraints else _per_check(result)
-        table.append([title, median(policy, steps), median(policy, reports), checks])
-        say(f"{title}: step {statistics.median(steps) / base:.3f} of the plain one")
-    page.add("## Steps, reports and checks", "")
-    page.table(["medians", "a step of training", "`report`", "of it the check"], table)
+        page.figure(
+            f"gpu-report-with-{name}",
+            f"a report on a shared GPU, {title}",
+            quartiles(reports[title]),
+            "ms",
+        )
+    page.figure("gpu-check", "of it the check, a batch forward", quartiles(checks), "ms")
 
 
-def _per_check(result: acetune.StudyResult) -> str:
-    ledger = result.ledger
-    return f"{ledger.checks_s / max(ledger.checks, 1) * 1e3:.2f} ms"
+def quartiles(seconds: list[float]) -> list[float]:
+    """First quarter, median and third, in milliseconds."""
+    return [1e3 * part for part in statistics.quantiles(seconds, n=4)]
 
 
-def latency(page: Page, folder: Path, trials: int) -> None:
+def ms(seconds: list[float]) -> str:
+    """The median in milliseconds."""
+    return f"{statistics.median(seconds) * 1e3:.2f}"
+
+
+def latency(page: SpeedPage, folder: Path, trials: int) -> None:
     """What a latency check measures while another worker trains on the same GPU."""
     say("latency")
     rows = torch.randn(64, 256)
@@ -194,47 +230,51 @@ def latency(page: Page, folder: Path, trials: int) -> None:
     def call(net: torch.nn.Module) -> None:
         with torch.no_grad():
             net(rows.cuda())
+        torch.cuda.synchronize()
 
     def beside(net: torch.nn.Module) -> acetune.Estimate:
         return measure_latency(lambda: call(net), repeats=100).p95
 
     free = measure_latency(functools.partial(call, make_net()), repeats=1000).p95
     torch.cuda.empty_cache()
-    table = [["in a process with the GPU to itself", f"{free.value:.3f} ms", "", "1,000 calls"]]
-    for title, check in [
-        ("in a study, alone: `LatencyCheck`", LatencyCheck(call, repeats=100)),
-        ("in a study, beside the other worker's training", beside),
-    ]:
-        name = "alone" if isinstance(check, LatencyCheck) else "beside"
+    table = [["in a process with the GPU to itself", f"{free.value:.3f}", "", "1,000 calls"]]
+    checks: list[tuple[str, str, Callable[..., Any]]] = [
+        ("alone", "in a study, measured alone (`LatencyCheck`)", LatencyCheck(call, repeats=100)),
+        ("beside", "in a study, beside the other worker's training", beside),
+    ]
+    for name, title, check in checks:
         limit = acetune.Constraint("p95_ms", upper=1e6, check=check)
-        result = tuned(
+        study = tuned(
             folder,
             name,
-            reporting(folder / f"{name}.jsonl"),
-            policy="ace-beta1",
+            reporting(folder / f"{name}.jsonl", keep=True),
+            policy=acetune.ACE(interval=1, gate=False),
             constraints=[limit],
             max_trials=trials,
         )
-        found = values(folder / f"{name}.db")
-        spread = f"{min(found):.3f} to {max(found):.3f} ms"
-        waited = f", waited {result.ledger.waiting_s:.1f} s" if result.ledger.waiting_s else ""
-        table.append(
-            [title, f"{statistics.median(found):.3f} ms", spread, f"{len(found)} checks{waited}"]
+        found = select(study, "SELECT value FROM checks WHERE value IS NOT NULL")
+        spread = f"{min(found):.3f} to {max(found):.3f}"
+        table.append([title, f"{statistics.median(found):.3f}", spread, f"{len(found)} checks"])
+        page.figure(
+            f"gpu-latency-{name}",
+            f"95th percentile of a call on a shared GPU, {title}",
+            found,
+            "ms",
+            peer="the GPU to itself",
+            peers=[free.value],
+            ratios=[value / free.value for value in found],
         )
-    page.add("## A latency check, while the other worker trains on the same GPU", "")
-    page.table(["95th percentile of a call", "median", "least to most", "of"], table)
+    page.add("A latency check, while the other worker trains on the same GPU:", "")
+    page.table(["95th percentile of a call, ms", "median", "least to most", "of"], table)
 
 
-def values(study: Path) -> list[float]:
-    """All that was measured of a constraint."""
-    with tempfile.TemporaryDirectory() as folder:
-        to_csv(study, folder)
-        lines = (Path(folder) / "checks.csv").read_text().splitlines()
-    place = lines[0].split(",").index("value")
-    return [float(line.split(",")[place]) for line in lines[1:]]
+def select(study: Path, query: str) -> list[float]:
+    """A column of the study file."""
+    with contextlib.closing(sqlite3.connect(study)) as file:
+        return [row[0] for row in file.execute(query)]
 
 
-def out_of_memory(page: Page, folder: Path, trials: int) -> None:
+def out_of_memory(page: SpeedPage, folder: Path, trials: int) -> None:
     """Trials that ask for more memory than there is, beside others that do not."""
     say("out of memory")
     log = folder / "memory.jsonl"
@@ -247,9 +287,9 @@ def out_of_memory(page: Page, folder: Path, trials: int) -> None:
             loss = training.step()
             if trial.params["greedy"] and step == 3:
                 torch.empty(2 * total, dtype=torch.uint8, device="cuda")
-            trial.report(loss, model=training.net)
+            trial.report(loss)
 
-    result = tuned(
+    study = tuned(
         folder,
         "memory",
         train,
@@ -258,21 +298,31 @@ def out_of_memory(page: Page, folder: Path, trials: int) -> None:
         retries=0,
         max_failures=trials + 1,
     )
-    frame = result.trials
-    greedy = frame["param.greedy"] if "param.greedy" in frame else frame["greedy"]
-    failed, whole = frame["state"] == "failed", frame["state"] == "finished"
-    reasons = {str(reason).splitlines()[0][:90] for reason in frame.loc[failed, "reason"]}
+    with contextlib.closing(sqlite3.connect(study)) as file:
+        ended = [
+            (json.loads(params)["greedy"], state, (said or "").strip().splitlines()[-1:])
+            for params, state, said in file.execute("SELECT params, state, traceback FROM trials")
+        ]
+    greedy = [state for wants, state, _ in ended if wants]
+    others = [state for wants, state, _ in ended if not wants]
+    reasons = {said[0][:90] for wants, _, said in ended if wants and said}
     least = min(row["free"] / row["total"] for row in noted(log))
-    broke, went_on = int((failed & greedy).sum()), int((whole & ~greedy).sum())
-    page.add("## Trials that run out of memory", "")
+    page.add("Trials that run out of memory:", "")
     page.add(
-        f"- {int(greedy.sum())} of {len(frame)} trials asked for twice the device's memory at "
-        f"their third step: {broke} of them failed.",
-        f"- Of the {int((~greedy).sum())} others {went_on} finished.",
-        f"- What the study says of the failed ones: {'; '.join(sorted(reasons))}",
+        f"- {len(greedy)} of {len(ended)} trials asked for twice the device's memory at their "
+        f"third step: {greedy.count('failed')} of them failed.",
+        f"- Of the {len(others)} others {others.count('finished')} finished.",
+        f"- What the study says of the failed ones: `{'`; `'.join(sorted(reasons))}`",
         f"- At the start of every trial at least {least:.0%} of the memory was free, also for "
         "those on a worker whose trial before had failed.",
         "",
+    )
+    page.figure(
+        "gpu-out-of-memory",
+        "trials beside others that run out of GPU memory, and finish all the same",
+        [100 * others.count("finished") / len(others)],
+        "%",
+        least=100,
     )
 
 
@@ -283,7 +333,9 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="where the page goes")
     options = parser.parse_args()
     trials = 4 if options.quick else 12
-    page = Page("One GPU shared by two workers", "gpu", [])
+    page = SpeedPage(
+        "One GPU shared by two workers", "gpu", [], ["run/*", "trial/*", "constraints/*latency*"]
+    )
     page.add(f"{versions('torch')}, {torch.cuda.get_device_name(0)}", "")
     page.add(
         f"A step is 8 batches of {BATCH:,} rows through {DEPTH} layers of {WIDTH:,} units, "

@@ -22,7 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import acetune
 from acetune.trial.artifacts import Kept, kept_name, read_through, write_folder
-from benchmarks.common import Page, results_folder, run_main, say
+from benchmarks.common import results_folder, run_main, say
+from benchmarks.speed import SpeedPage
 
 SIZES = {"10 kB": 10_000, "1 MB": 1_000_000, "100 MB": 100_000_000}
 PLAIN, CHECKSUM, DURABLE = "written", "with checksum", "with checksum and sync"
@@ -121,7 +122,7 @@ def main(arguments: Sequence[str]) -> None:
     rounds = 2 if options.quick else options.rounds
     sizes = dict(list(SIZES.items())[:2]) if options.quick else SIZES
 
-    page = Page("What keeping a model costs", "keep_model", arguments)
+    page = SpeedPage("What keeping a model costs", "keep_model", arguments, ["trial/*", "run/*"])
     page.add(
         f"Milliseconds to write a model into a folder, the median of {rounds} rounds in which the",
         "ways take turns, and the time to check it again in full. In brackets: how many times as",
@@ -141,6 +142,14 @@ def main(arguments: Sequence[str]) -> None:
         say(f"{name}: done")
         cells = [f"{ms(taken)} ({ratio(taken, found[PLAIN]):.1f})" for taken in found.values()]
         rows.append([name, *cells])
+        page.figure(
+            f"keep-{name.replace(' ', '')}",
+            f"keeping a model of {name}, with checksum and sync to disk",
+            [second * 1e3 for second in found[DURABLE]],
+            "ms",
+            peer="only writing it",
+            peers=[second * 1e3 for second in found[PLAIN]],
+        )
     page.table(["model", *found], rows)
     page.add(
         "Milliseconds a report in a study (one worker) that keeps a model at each of its steps, as",
@@ -156,6 +165,14 @@ def main(arguments: Sequence[str]) -> None:
         say(f"studies with models of {name}: done")
         times = ratio(taken[AS_IT_IS], taken[WITHOUT])
         rows.append([name, ms(taken[WITHOUT]), f"{ms(taken[AS_IT_IS])} ({times:.1f})"])
+        page.figure(
+            f"report-keeping-{name.replace(' ', '')}",
+            f"a report that keeps a model of {name}",
+            [second * 1e3 for second in taken[AS_IT_IS]],
+            "ms",
+            peer="without sync to disk",
+            peers=[second * 1e3 for second in taken[WITHOUT]],
+        )
     page.table(["model", WITHOUT, AS_IT_IS], rows)
     page.write(results_folder(options.results, options.quick))
 

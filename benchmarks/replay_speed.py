@@ -30,11 +30,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from acetune import ACE, ASHA, Constraint, NoStopping, Policy
+from acetune import ACE, ASHA, Adaptive, Constraint, NoStopping, Policy
 from acetune.core.goals import Objective
 from acetune.replay.curve_table import CurveTable, Floats, TableConstraint, offsets
 from acetune.replay.simulator import simulate
-from benchmarks.common import Page, peak_rss_bytes, results_folder, rss_bytes, say
+from benchmarks.common import peak_rss_bytes, results_folder, rss_bytes, say
+from benchmarks.speed import SpeedPage
 
 WORKERS = 4
 LIMIT = 0.25
@@ -232,6 +233,7 @@ def make_environment(python: Path) -> None:
 # -- measuring ------------------------------------------------------------------------------------
 
 OUR_ACE = "acetune ACE, one constraint"
+OUR_DEFAULT = "acetune's default policy, one constraint"
 OUR_ASHA = "acetune ASHA"
 OUR_FULL = "acetune, no stopping"
 SYNE_ASHA = "Syne Tune ASHA"
@@ -327,7 +329,7 @@ def faster(found: dict[str, list[Speed]], a: str, b: str) -> str:
     return max(a, b, key=lambda name: median_rate(found[name]))
 
 
-def add_ours(page: Page, speeds: list[Speed], setting: Setting, rounds: int) -> None:
+def add_ours(page: SpeedPage, speeds: list[Speed], setting: Setting, rounds: int) -> None:
     """ACE on curves like those of the credit task."""
     lengths, one = np.diff(setting.table.starts), speeds[-1]
     page.add(
@@ -345,7 +347,7 @@ def add_ours(page: Page, speeds: list[Speed], setting: Setting, rounds: int) -> 
     )
 
 
-def add_comparison(page: Page, found: dict[str, list[Speed]], setting: Setting) -> None:
+def add_comparison(page: SpeedPage, found: dict[str, list[Speed]], setting: Setting) -> None:
     """A table of all contenders on one table of curves."""
     configs = len(setting.table.configs)
     page.add(
@@ -367,29 +369,45 @@ def add_comparison(page: Page, found: dict[str, list[Speed]], setting: Setting) 
 
 
 def add_targets(
-    page: Page,
-    credit: list[Speed],
+    page: SpeedPage,
+    alone: dict[str, list[Speed]],
     found: dict[str, list[Speed]],
     setting: Setting,
     held: list[Memory],
 ) -> None:
     """What was aimed at."""
-    rate = median_rate(credit)
-    page.target(f"ACE: 100,000 reports a second on one core ({rate:,.0f})", rate >= 100_000)
+    for name, speeds in alone.items():
+        page.figure(
+            f"replay-{'ace' if name == OUR_ACE else 'default'}",
+            f"replayed reports per second, {name}",
+            [speed.rate for speed in speeds],
+            "reports/s",
+            least=200_000 if name == OUR_ACE else None,
+        )
     peer = faster(found, SYNE_ASHA, SYNE_ASHA_LATE)
     where = f"{len(setting.table.configs):,} x {setting.table.steps(0)}"
-    for name in (OUR_ASHA, OUR_ACE):
-        times = statistics.median(ratios(found[name], found[peer]))
-        in_time = statistics.median(ratios(found[name], found[SYNE_ASHA]))
-        text = f"{name}: at least 20 times {peer} on {where} ({times:.1f} times"
-        page.target(f"{text}; {in_time:.1f} times one that polls at every step)", times >= 20)
-    added = [one.added for one in held]
-    text = "memory grows with the rows of the table and not faster"
-    numbers = ", ".join(f"{n:.0f}" for n in added)
-    page.target(f"{text} ({numbers} MB a million)", added[-1] <= 1.1 * added[0])
+    for key, name in (("asha", OUR_ASHA), ("ace", OUR_ACE)):
+        page.figure(
+            f"replay-{key}-beside",
+            f"replayed reports per second, {name}, {where}",
+            [speed.rate for speed in found[name]],
+            "reports/s",
+            peer=peer,
+            peers=[speed.rate for speed in found[peer]],
+            least=20,
+        )
+    page.figure(
+        "replay-memory",
+        f"memory of a replay, a table of {held[-1].rows:,} rows",
+        [held[-1].added],
+        "MB per million rows",
+        peer=f"of {held[0].rows:,}",
+        peers=[held[0].added],
+        most=1.1,
+    )
 
 
-def add_memory(page: Page, held: list[Memory]) -> None:
+def add_memory(page: SpeedPage, held: list[Memory]) -> None:
     """Memory of tables of different sizes."""
     page.add(
         "Memory (RSS) of a replay with ACE, in a process of its own; `MB a million` is what the "
@@ -422,7 +440,9 @@ def main() -> None:
         shared = [(50, 50, 2_000.0)]
         credit = Setting(make_curves(100, None, 0.02), 20.0, enough_s)
 
-    page = Page("How fast a replay is", "replay_speed", sys.argv[1:])
+    page = SpeedPage(
+        "How fast a replay is", "replay_speed", sys.argv[1:], ["core/*", "policies/*", "replay/*"]
+    )
     settings: list[Setting] = []
     found: list[dict[str, list[Speed]]] = []
     with syne_tune(options.peer) as peer, tempfile.TemporaryDirectory() as folder:
@@ -433,14 +453,15 @@ def main() -> None:
             np.savez(file, loss=loss.reshape(-1, steps), cost_s=cost_s.reshape(-1, steps))
             settings.append(Setting(table, budget_s, enough_s, file))
             found.append(take_turns(contenders(peer), settings[-1], rounds))
-    alone = take_turns({OUR_ACE: ours(ACE, constrained=True)}, credit, rounds)[OUR_ACE]
+    both = {OUR_ACE: ours(ACE, constrained=True), OUR_DEFAULT: ours(Adaptive, constrained=True)}
+    alone = take_turns(both, credit, rounds)
     held = []
     for configs in memory_configs:
         say(f"memory with {configs:,} configurations")
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             held.append(pool.apply(memory, (configs,)))
 
-    add_ours(page, alone, credit, rounds)
+    add_ours(page, alone[OUR_ACE], credit, rounds)
     page.add(
         "The same curves for both, the configurations in the same order, and the same simulated "
         "budget. A step takes",

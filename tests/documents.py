@@ -111,7 +111,8 @@ def require_page(page: Path, folder: Path) -> None:
 
 def run_page(page: Path, folder: Path) -> list[Shown]:
     """Run all code of a page in a process of its own, in an empty folder."""
-    env = {**os.environ, "HOME": str(folder), "PYTHONPATH": str(Path(__file__).parent)}
+    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "HOME": str(folder), "PYTHONPATH": paths.rstrip(os.pathsep)}
     code = f"import documents; documents.play({str(page)!r})"
     warnings = FRAMEWORKS.get(name_of(page), "error")
     done = subprocess.run(

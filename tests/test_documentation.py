@@ -327,3 +327,4 @@ def test_every_public_name_is_in_the_reference(room: str, page: str, site: Path)
 def test_every_callback_is_in_the_reference(framework: str, site: Path) -> None:
     ids = Loaded(site / "reference" / "callbacks.html").ids
     assert f"acetune.callbacks.{framework}.ReportCallback" in ids
+    assert "acetune.callbacks.catboost.fit" in ids

@@ -181,7 +181,7 @@ def test_a_trial_tells_what_explain_tells(browser: Browser, finished: Path) -> N
         page = seen.page
         page.locator(f"#trial-table [data-trial='{number}']").click()
         dialog = page.locator("#trial-dialog")
-        expect(dialog).to_contain_text("in the worst 25%")
+        expect(dialog).to_contain_text(": in the worst 25%")  # the whole sentence has come
         shown = " ".join(dialog.inner_text().split())
         for line in told.partition("its reports")[0].splitlines():
             if not line.startswith("parameters: "):  # the page has a table of them

@@ -16,8 +16,9 @@ from optuna.samplers._tpe import _truncnorm
 from acetune.core.errors import AcetuneError
 from acetune.policies import parse_policy
 from benchmarks.grid_cells import CellRunner
-from benchmarks.grid_code import code_hash, plain
+from benchmarks.grid_code import code_hash
 from benchmarks.grid_file import read_scores, write_scores
+from benchmarks.source_hash import plain
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = ["--table", "sst2-minilm", "--table", "synthetic-flat"]

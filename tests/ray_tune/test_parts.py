@@ -45,7 +45,8 @@ from quick import TESTS
 GO_ON = Decision(Action.CONTINUE, "decided elsewhere")
 numbers = st.floats(allow_nan=False)
 costs = st.none() | st.floats(0, 1e9)
-measurements = st.builds(Estimate, numbers, st.floats(0, 10)) | st.builds(FailedCheck, st.text())
+estimates = st.builds(Estimate, numbers, st.floats(0, 10))
+measurements = estimates | st.builds(FailedCheck, st.text())
 reports = st.builds(
     Report,
     st.integers(1, 10**9),
@@ -74,7 +75,7 @@ bests = st.builds(
     numbers,
     st.booleans(),
     st.text(),
-    st.dictionaries(st.text(), numbers, max_size=3),
+    st.dictionaries(st.text(), estimates, max_size=3),
 )
 
 

@@ -9,7 +9,15 @@ from typing import Any
 
 from acetune.core.on_use import import_on_use
 
-__all__ = ["keras", "lightgbm", "lightning", "sklearn", "transformers", "xgboost"]
+__all__ = [
+    "catboost",
+    "keras",
+    "lightgbm",
+    "lightning",
+    "sklearn",
+    "transformers",
+    "xgboost",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -90,6 +90,7 @@ def parameters(model: Any, trainable_only: bool = False) -> int:
     trees and forests (sklearn)        leaves: the values that can come out
     LightGBM, XGBoost                  leaves, up to the best iteration if LightGBM has one; and the
                                        coefficients of linear trees, of ``gblinear`` those only
+    CatBoost                           values of leaves, one per class
     =================================  ============================================================
 
     ``trainable_only`` changes nothing for the others. A model of another kind is an error.
@@ -138,6 +139,8 @@ def _leaves(model: Any, rounds: int | None = None) -> int | None:
         return _lightgbm_numbers(model.model_to_string(num_iteration=rounds))
     if _is(model, "xgboost", "Booster"):
         return _xgboost_numbers(_first_rounds(model, rounds))
+    if _is(model, "catboost", "CatBoost"):
+        return len(model.get_leaf_values())
     if hasattr(model, "tree_"):
         return int(model.tree_.n_leaves)
     if hasattr(model, "estimators_"):
