@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import typer
 import acetune
 from acetune import Constraint, Estimate, Share, Trial
 from acetune.cli import app
-from acetune.core.errors import AcetuneError, StudyFileError
+from acetune.core.errors import AcetuneError, ReportError, StudyError, StudyFileError
 from acetune.study.connections import connect
 from acetune.study.store import Store
 from run.helpers import tune
@@ -174,3 +175,69 @@ def test_nobody_else_may_read_a_study(tmp_path: Path) -> None:
     assert {"log.txt", "weights"} <= {path.name for path in modes if isinstance(path, Path)}
     assert [path for path, mode in modes.items() if mode & 0o077] == []
     assert (shared / "weights").stat().st_mode & 0o777 == 0o666  # what was copied is as it was
+
+
+RUNS = """
+import acetune, pathlib
+pathlib.Path(__file__).with_suffix(".ran").touch()
+def train(trial):
+    trial.report(1.0)
+STUDY = dict(space={"x": acetune.uniform(0, 1)}, objective="loss", mode="min", max_trials=1,
+             workers=1, progress=False)
+"""
+
+
+def test_resume_runs_no_file_that_only_the_study_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, theirs, study = (tmp_path / name for name in ("mine.py", "theirs.py", "study.db"))
+    mine.write_text(RUNS)
+    theirs.write_text(RUNS)
+    app(["run", str(mine), "--study", str(study)], standalone_mode=False)
+
+    def resume(*more: str) -> None:
+        app(["resume", str(study), "--add-trials", "1", *more], standalone_mode=False)
+
+    capsys.readouterr()
+    resume()  # its own, begun here
+    assert f"running {mine}" in capsys.readouterr().err
+
+    with closing(connect(study)) as db:  # as a crafted file would have it
+        db.execute("UPDATE study SET settings = replace(settings, 'mine.py', 'theirs.py')")
+        db.commit()
+    with pytest.raises(StudyError, match=r"not made here.*theirs\.py.*--yes.*--file"):
+        resume()
+    assert not theirs.with_suffix(".ran").exists()
+    resume("--file", str(mine))  # the user's own choice
+    assert not theirs.with_suffix(".ran").exists()
+
+    with closing(connect(study)) as db:
+        db.execute("UPDATE study SET settings = replace(settings, 'mine.py', 'theirs.py')")
+        db.commit()
+    resume("--yes")
+    assert theirs.with_suffix(".ran").exists()
+    assert f"running {theirs}" in capsys.readouterr().err
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/nowhere")  # no place for a key: nobody knows
+    with pytest.raises(StudyError, match="not made here"):
+        resume()
+
+
+def test_a_model_that_is_not_trusted_runs_nothing(tmp_path: Path) -> None:
+    class Runs:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return Path.touch, (tmp_path / "ran",)
+
+    def kept(name: str, model: Callable[[], object]) -> Any:
+        def trains(trial: Trial) -> None:
+            trial.report(1.0, model=model())
+
+        return tune(trains, tmp_path / f"{name}.db").best
+
+    plain = {"weights": [1.0, 2.0], "name": "plain"}
+    assert kept("plain", lambda: plain).load(trusted=False) == plain
+    with pytest.raises(ReportError, match=r"runs code.*load\(trusted=True\).*safetensors"):
+        kept("runs", Runs).load(trusted=False)
+    assert not (tmp_path / "ran").exists()
+    (tmp_path / "model.txt").write_text("tree")
+    path = kept("file", lambda: tmp_path / "model.txt").load(trusted=False)
+    assert path.read_text() == "tree"

@@ -59,6 +59,7 @@ from acetune.study.opening import (
     require_on_changed_check,
     study_path,
 )
+from acetune.study.origin import mark_of
 from acetune.study.result import StudyResult, read_result
 from acetune.study.summary import size
 from acetune.trial.exclusive import needs_of
@@ -348,6 +349,7 @@ def tune(
             "keep_models": keep_models,
             "ranges": known_ranges(goals),
             "source": _source_file(train),
+            "source_mark": mark_of(_source_file(train)),
             "code_bytes": taken,
         }
         description = describe_study(

@@ -15,9 +15,9 @@ import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from acetune.core.errors import ReportError
+from acetune.core.errors import BrokenModelError, ReportError
 
 _PIECE_BYTES = 1 << 20
 _KINDS = ("model", "resume")
@@ -362,11 +362,33 @@ def checkpoint_writer(source: Callable[[Path], object] | Path) -> Callable[[Path
     return source
 
 
-def load_model(folder: Path) -> object:
-    """What was kept of a checkpoint: the model, or the path of the files that were given."""
+class _PlainData(pickle.Unpickler):
+    """Unpickles what needs no class and no function: so nothing can run."""
+
+    def find_class(self, module: str, name: str, /) -> Any:
+        raise ReportError(
+            f"the model is a pickle with {module}.{name} in it, and to load it runs code that the "
+            "maker of its study has chosen; if you trust them: load(trusted=True). A model that is "
+            "kept as a file runs none: report(..., snapshot=function) with one that writes it in a "
+            "format of its framework, such as safetensors or LightGBM's text, and returns the path"
+        )
+
+
+def load_model(folder: Path, *, trusted: bool = True) -> object:
+    """What was kept of a checkpoint: the model, or the path of the files that were given.
+
+    Unless it is ``trusted``, nothing of it is run: a model with code is a ReportError.
+    """
     if (folder / "folder").exists():
         return folder / "folder"
     if (folder / "file").exists():
         return next((folder / "file").iterdir())
     with (folder / "model.pkl").open("rb") as file:
-        return pickle.load(file)
+        if trusted:
+            return pickle.load(file)
+        try:
+            return _PlainData(file).load()
+        except ReportError:
+            raise
+        except Exception as error:  # whatever a damaged pickle raises
+            raise BrokenModelError(f"{file.name} is no pickle of plain data: {error}") from None
