@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from acetune import Constraint, Estimate
+from acetune import Constraint, Estimate, Mean, Share
 from acetune.certification.evidence import GroupRates, Parts, Quantile, Rate, evidence_of
 from acetune.certification.fingerprint import fingerprint, row_count
 from acetune.constraints import FairnessCheck, fairness, size
@@ -65,6 +65,50 @@ def test_a_group_that_the_fresh_rows_lack_certifies_nothing() -> None:
     assert evidence_of(limit, whole).refused("<=") is None
     # where the search has a check of its own, nothing is known of its groups
     assert of(fresh).refused("<=") is None
+
+
+def test_another_metric_than_that_of_the_search_certifies_nothing() -> None:
+    def check(name: str) -> FairnessCheck:
+        return FairnessCheck(f"{name}_difference", Y, GROUP)  # type: ignore[arg-type]
+
+    odds = Constraint("g", upper=0.5, check=check("equalized_odds"))
+    assert evidence_of(odds, check("equal_opportunity")(SCORES)).refused("<=") == (
+        "the search measured equalized_odds_difference, and confirm the difference of each true "
+        "positive rate: return the same metric"
+    )
+    parity = evidence_of(odds, check("demographic_parity")(SCORES)).refused("<=")
+    assert "the difference of each selection rate" in str(parity)
+    ratio = FairnessCheck("equalized_odds_ratio", Y, GROUP)(SCORES)
+    assert "the ratio of each false positive" in str(evidence_of(odds, ratio).refused("<="))
+    less = Constraint("g", upper=0.5, check=check("equal_opportunity"))
+    more = evidence_of(less, check("equalized_odds")(SCORES))
+    assert more.refused("<=") is None  # both rates: more than was asked for
+
+
+@pytest.mark.parametrize(("given", "refused"), [(50, True), (95, False), (99, False)])
+def test_another_percentile_than_that_of_the_search(given: int, refused: bool) -> None:
+    limit = Constraint("ms", upper=2, check=LatencyCheck(lambda model: None, percentile=95))
+    calls = LatencyProfile(np.ones(200), "a machine", np.ones(200))
+    said = evidence_of(limit, calls.percentile(given)).refused("<=")
+    assert (said is not None) == refused
+    if said is not None:
+        assert "limits the percentile 95, and confirm gave the percentile 50" in said
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "words"),
+    [
+        (Share(1, 100), {"upper": 5}, "a share lies between 0 and 1, so the limit 5 says nothing"),
+        (Mean([0.1, 0.2]), {"upper": 5}, "its values lie between 0 and 1, so the limit 5 says"),
+        (Mean([3.0, 4.0], low=2, high=9), {"lower": 1}, "between 2 and 9, so the limit 1 says"),
+        (Mean([0.1, 0.2], clusters=[1, 2]), {"upper": 5}, "its values lie between 0 and 1"),
+    ],
+)
+def test_a_limit_in_other_units_certifies_nothing(
+    value: Any, limit: dict[str, float], words: str
+) -> None:
+    found = evidence_of(Constraint("g", **limit), value)  # type: ignore[arg-type]
+    assert words in str(found.refused("<="))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acetune import ACE, ACE2, ASHA, Constraint, NoStopping, Policy, Stopper
-from acetune.core.errors import ReportError
+from acetune.core.errors import GoalError, ReportError
 from acetune.core.report_values import LARGEST_STEP
 from acetune.policies.stopper import StopperTrial
 from properties import examples
@@ -21,6 +22,25 @@ LIMITS = (Constraint("g", upper=1), Constraint("h", lower=0))
 TOTAL = LARGEST_STEP  # so that steps of any size are taken
 POLICIES: list[Policy] = [ACE(interval=1), ACE2(spacing=0.5), ACE(interval="end"), ASHA()]
 POLICIES += [NoStopping()]
+
+
+class Rude:
+    """Says nothing about itself but an error."""
+
+    def fail(self, *_: object) -> Any:
+        raise RuntimeError("none of your business")
+
+    __float__ = __index__ = __str__ = __len__ = __iter__ = fail
+    __repr__ = fail
+
+
+class RudeDict(dict[str, float]):
+    __iter__ = keys = items = Rude.fail  # type: ignore[assignment]
+
+
+# no step, no name of a trial, no number of seconds, and no values by name
+ODD: list[Any] = [math.inf, -math.inf, math.nan, 1e308, 10**400, 10**5000, 1j, Rude(), object()]
+ODD += [np.array([1, 2]), np.array([]), np.array([[1]]), np.array(None), np.float16(2), [1], b"1"]
 
 finite = st.floats(-3, 3)
 measured = st.fixed_dictionaries({"g": finite, "h": finite})
@@ -66,6 +86,12 @@ BAD: list[dict[str, Any]] = [
     {"constraints": {"g": 0.5, "h": 1.0}, "checked_step": True},
     {"constraints": {"g": 0.5, "h": 1.0}, "checked_step": 2**63},
 ]
+BAD += [{"step": odd} for odd in ODD]
+BAD += [{"value": odd} for odd in (10**400, 10**5000, 1j, Rude(), np.array([1, 2]), [1])]
+BAD += [{"constraints": odd} for odd in (*ODD, RudeDict(g=0.5, h=1.0), "gh", {1, 2})]
+BAD += [{"constraints": {"g": 0.5, "h": odd}} for odd in (10**400, 10**5000, Rude())]
+BAD += [{"constraints": {"g": 0.5, "h": 1.0}, "checked_step": odd} for odd in ODD]
+BAD += [{"snapshot_cost_s": odd} for odd in (math.inf, 10**5000, Rude(), np.array([1, 2]))]
 BAD_ENDS: list[dict[str, Any]] = [
     bad for bad in BAD if not bad.keys() & {"step", "value", "primary_cost_s"}
 ]
@@ -122,7 +148,7 @@ def test_a_stopper_is_as_if_it_had_never_heard_of_what_it_refused(
         assert records[0].progress == records[1].progress
 
 
-@pytest.mark.parametrize("bad", BAD, ids=str)
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: "-".join(bad))
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
 def test_each_kind_of_wrong_report_changes_nothing(policy: Policy, bad: dict[str, Any]) -> None:
     stopper = new(policy)
@@ -131,6 +157,54 @@ def test_each_kind_of_wrong_report_changes_nothing(policy: Policy, bad: dict[str
     before = state_of(stopper)
     refused(trial, 2, bad)
     assert state_of(stopper) == before
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=repr)
+def test_odd_arguments_of_the_other_calls_are_refused(policy: Policy) -> None:
+    stopper = new(policy)
+    trial = stopper.start("a", TOTAL)
+    trial.observe(1, 0.1, {"g": 0.5, "h": 1.0}, 1.0, 2.0)
+    before = state_of(stopper)
+    for odd in ODD:
+        calls: list[Callable[[], object]] = [
+            lambda odd=odd: trial.check_due(odd, 0.1),
+            lambda odd=odd: trial.declare(odd),
+            lambda odd=odd: trial.add_check(odd, None, 1),
+            lambda odd=odd: trial.add_check({"g": 0.5, "h": 1.0}, None, odd),
+            lambda odd=odd: stopper.start(odd),
+            lambda odd=odd: stopper.start("b", odd),
+            lambda odd=odd: stopper.start("b", resumed_from=odd),
+            lambda odd=odd: stopper.found_in(odd),
+        ]
+        for call in calls:
+            with pytest.raises(ReportError):
+                call()
+    for unknown in ("b", 7):
+        with pytest.raises(ReportError, match=f"no trial {unknown!r} has started"):
+            stopper.found_in(unknown)
+    assert state_of(stopper) == before
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
+def test_odd_goals_are_refused(odd: Any) -> None:
+    for odds in ({"objective": odd}, {"mode": odd}, {"constraints": [odd]}, {"policy": odd}):
+        with pytest.raises(GoalError):
+            Stopper(**({"objective": "loss", "mode": "min"} | odds))
+    for odds in ({"name": odd}, {"on": odd}, {"check": odd}, {"exact": odd}):
+        with pytest.raises(GoalError):
+            Constraint(**({"name": "g", "upper": 1.0} | odds))
+    if type(odd) is not float or odd != 1e308:
+        for name in ("upper", "margin_se", "scale", "timeout_s"):
+            with pytest.raises(GoalError):
+                Constraint(**({"name": "g", "upper": 1.0} | {name: odd}))
+
+
+@pytest.mark.parametrize(
+    "odd", [Rude(), 3, np.array(3), None], ids=["rude", "int", "array", "none"]
+)
+def test_constraints_that_are_no_list_are_refused(odd: Any) -> None:
+    with pytest.raises(GoalError, match="constraints must be Constraint objects"):
+        Stopper(objective="loss", mode="min", constraints=odd)
 
 
 def test_steps_beyond_the_last_are_refused_unchanged() -> None:

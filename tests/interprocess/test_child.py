@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,27 +115,120 @@ def test_the_system_says_how_often_it_ran_out_of_memory() -> None:
     assert (found is not None) == ("oom_kill" in Path("/proc/vmstat").read_text())
 
 
+# -- its end ---------------------------------------------------------------------------------------
+
+# what a child does: it notes itself and what it has started, and is then of no use to anybody
+BUSY = """
+import ctypes, os, subprocess, sys, time
+
+LEAVING = "import os, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); "
+LEAVING += "print(os.getpid(), flush=True); time.sleep(1000)"
+
+def started(code):
+    found = subprocess.Popen([sys.executable, "-c", code], env={}, stdout=subprocess.PIPE)
+    return int(found.stdout.readline())
+
+def note(path, *pids):
+    with open(path, "a") as file:
+        file.write(" ".join(map(str, (os.getpid(), *pids))) + "\\n")
+
+def hold(connected, path):
+    note(path)
+    ctypes.PyDLL(None).sleep(1000)  # with Python's lock
+
+def leave(connected, path):
+    stays = started("import os, time; print(os.getpid(), flush=True); time.sleep(1000)")
+    note(path, stays, started(LEAVING))
+    ctypes.PyDLL(None).sleep(1000)
+"""
+
+
+@pytest.fixture
+def busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Path]:
+    """A module, and where its functions note processes."""
+    (tmp_path / "busy.py").write_text(BUSY)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "busy", tmp_path / "pids"
+
+
+def noted(path: Path) -> list[int]:
+    wait_for(lambda: read_lines(path), "processes to be started")
+    return [int(pid) for pid in read_lines(path)[0]]
+
+
 @pytest.mark.parametrize("own_session", [True, False])
 def test_it_ends_with_its_parent_and_takes_no_stranger_along(
-    tmp_path: Path, own_session: bool
+    tmp_path: Path, busy: tuple[str, Path], own_session: bool
 ) -> None:
-    (tmp_path / "waiting.py").write_text("import time\ndef talk(connected): time.sleep(1000)\n")
     source = f"""
-import subprocess, sys, time
+import subprocess, sys, threading, time
 from acetune.interprocess.child import Child
 sys.path.insert(0, {str(tmp_path)!r})
 stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
-child = Child("waiting", "talk", own_session={own_session})
-with open(sys.argv[1], "a") as file:
-    file.write(f"{{child.pid}} {{stranger.pid}}\\n")
+# the thread that makes a child need not stay
+making = threading.Thread(target=Child, args=("busy", "hold", [sys.argv[1]]),
+                          kwargs=dict(own_session={own_session}))
+making.start()
+making.join()
+print(stranger.pid, flush=True)
 time.sleep(1000)
 """
-    notes = tmp_path / "pids"
-    with script(tmp_path / "script.py", source, notes) as process:
-        wait_for(lambda: read_lines(notes), "the child to be started")
-        ((child, stranger),) = [map(int, line) for line in read_lines(notes)]
+    with script(tmp_path / "script.py", source, busy[1]) as process:
+        (child,) = noted(busy[1])
+        assert process.stdout is not None
+        stranger = int(process.stdout.readline())
+        time.sleep(0.2)
+        assert alive(child)
         process.kill()
         process.wait()
         wait_for(lambda: not alive(child), "the child to end")
         assert alive(stranger)
         os.kill(stranger, signal.SIGKILL)
+
+
+def test_what_it_has_started_ends_with_it(busy: tuple[str, Path]) -> None:
+    module, path = busy
+    child = Child(module, "leave", [str(path)])
+    processes = noted(path)
+    assert len(processes) == 3
+    assert all(map(alive, processes))
+    child.kill()
+    child.socket.close()
+    assert not any(map(alive, processes))  # also those in a session of their own
+
+
+def test_what_it_has_started_ends_when_it_was_killed(busy: tuple[str, Path]) -> None:
+    module, path = busy
+    child = Child(module, "leave", [str(path)])
+    processes = noted(path)
+    os.kill(processes[0], signal.SIGKILL)
+    wait_for(child.exit_word, "the child to end")
+    assert not any(map(alive, processes))
+    child.kill()
+    child.socket.close()
+
+
+def test_what_it_has_started_ends_with_its_parent(tmp_path: Path, busy: tuple[str, Path]) -> None:
+    source = f"""
+import sys, time
+from acetune.interprocess.child import Child
+sys.path.insert(0, {str(tmp_path)!r})
+child = Child("busy", "leave", [sys.argv[1]])
+time.sleep(1000)
+"""
+    with script(tmp_path / "script.py", source, busy[1]) as process:
+        processes = noted(busy[1])
+        process.kill()
+        process.wait()
+        wait_for(lambda: not any(map(alive, processes)), "the child and its own to end")
+
+
+def test_it_ends_when_its_guardian_was_killed(busy: tuple[str, Path]) -> None:
+    module, path = busy
+    child = Child(module, "hold", [str(path)])
+    (process,) = noted(path)
+    stat = Path(f"/proc/{process}/stat").read_text()
+    os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
+    wait_for(lambda: not alive(process), "the child to end")
+    child.kill()
+    child.socket.close()

@@ -329,7 +329,7 @@ def test_a_loop_that_is_left_by_an_error_ends_the_workers(
         consume()
     assert len(workers) == 2
     for worker in workers:
-        wait_for(lambda worker=worker: not alive(worker.pid), "a worker to end")
+        wait_for(worker.exit_word, "a worker to end")
 
 
 def test_workers_end_when_their_parent_was_killed(tmp_path: Path) -> None:

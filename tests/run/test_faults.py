@@ -706,9 +706,10 @@ from run.test_faults import resumable
 def die(trial, step):
     if trial.attempt == 1 and step == 6:
         append_line(pathlib.Path("worker"), os.getpid())
-        os.kill(os.getppid(), signal.SIGKILL)
+        os.kill(DRIVER, signal.SIGKILL)
         time.sleep(600)
 
+DRIVER = os.getpid()
 tune(resumable(sys.argv[2], die), pathlib.Path(sys.argv[1]))
 """
 

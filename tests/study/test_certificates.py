@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import re
 import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ import pytest
 import acetune
 from acetune import ACE, Constraint, Estimate, StudyResult
 from acetune.certification.evidence import Measured, Quantile
-from acetune.core.errors import GoalError, StudyChangedError
+from acetune.core.errors import GoalError, StudyChangedError, StudyFileError
 from acetune.study.summary import summary_rows
 from acetune.study.trust import claim
 from acetune.study.view import StudyView
@@ -398,6 +401,27 @@ def test_the_model_of_a_certificate_stays_and_is_no_candidate_again(study: Path)
     assert result.best.model_fault() is None and result.best.load() == (1, 1, 1.2)
     again = run(study, fresh(dict.fromkeys(range(1, 5), SURE)), confirm_data="other rows", **few)
     assert listed(study) == [[1], [2], [2]] and again.best is not None and again.best.trial == 2
+
+
+@pytest.mark.parametrize("lost", ["look = 1", "look = 2", "true"])
+def test_a_file_that_has_lost_looks_is_refused(study: Path, lost: str) -> None:
+    """Else what they have spent could be spent again."""
+    for data in ("May", "June"):
+        run(study, fresh(dict.fromkeys(range(1, 5), UNSURE)), top=1, confirm_data=data)
+    with contextlib.closing(sqlite3.connect(study)) as db, db:
+        db.execute(f"DELETE FROM looks WHERE {lost}")
+    with pytest.raises(StudyFileError, match="looks at fresh data are missing"):
+        run(study, fresh(dict.fromkeys(range(1, 5), SURE)), confirm_data="July")
+    assert acetune.load(study).status == "holds"
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf, None, True, "1.0", Estimate(1.0, math.nan)])
+@pytest.mark.parametrize("exact", [False, True])
+def test_what_is_no_number_certifies_nothing(study: Path, value: object, exact: bool) -> None:
+    limit = Constraint("g", upper=2, check=measured, margin_se=0, exact=exact)
+    few = {"max_trials": 1, "top": 1}
+    result = run(study, lambda model: {"g": value}, constraints=[limit], **few)
+    assert result.status == "unconfirmed" and result.confirm_error is not None
 
 
 def test_the_confidence_is_fixed_with_the_study(study: Path) -> None:

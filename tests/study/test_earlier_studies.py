@@ -227,6 +227,18 @@ def test_several_studies_and_one_that_is_named_later(old: Path, tmp_path: Path) 
         assert len(kept_curves(store)) == 43
 
 
+def test_fresh_rows_that_an_earlier_study_has_used_are_noticed(tmp_path: Path) -> None:
+    asked = {"confirm": lambda model: {"gap": acetune.Estimate(model, 0.1)}, "confirm_top": 1}
+    first, said = tmp_path / "first.db", Events()
+    searched(first, 8, confirm_data="May", **asked)
+    for rows_of in ("May", "June"):
+        new = tmp_path / f"{rows_of}.db"
+        learns = {"learn_from": [first], "confirm_data": rows_of}
+        searched(new, 2, callbacks=[said], **asked, **learns)
+    noticed = [text for text in said.notices if "rows that another study has used" in text]
+    assert len(noticed) == 1 and noticed[0].startswith("first.db has looked at the fresh rows")
+
+
 # -- what is refused -----------------------------------------------------------------------------
 
 

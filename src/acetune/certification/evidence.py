@@ -81,14 +81,11 @@ def evidence_of(constraint: Constraint, value: object) -> Evidence:
             )
         return Exact(float(number))
     if found is not None:
-        if isinstance(found, (Counts, GroupRates)):
-            limit, upper = constraint.limit, constraint.lower is None
-            if (limit > 1) if upper else (limit < 0):
-                return Refused(
-                    f"a share lies between 0 and 1, so the limit {limit:g} says nothing about it: "
-                    "give limit and values in the same units, shares and not percent"
-                )
-        return _without_lost_groups(constraint, found)
+        why = _beyond_its_range(constraint, found)
+        ask = getattr(constraint.check, "evidence_mismatch", None)
+        if why is None and callable(ask):  # a check knows what it measures
+            why = ask(found)
+        return found if why is None else Refused(why)
     if isinstance(value, tuple) and len(value) == 2:
         return Normal(float(value[0]), float(value[1]))
     return Refused(
@@ -98,22 +95,20 @@ def evidence_of(constraint: Constraint, value: object) -> Evidence:
     )
 
 
-def _without_lost_groups(constraint: Constraint, found: Evidence) -> Evidence:
-    """The evidence; none, where the search compared groups that the fresh rows do not have.
-
-    Nothing is known of a group that is not there, and leaving out the worst one would be a way to
-    a certificate.
-    """
-    compared_there = getattr(constraint.check, "groups", None)
-    if not isinstance(found, GroupRates) or not found.groups or not compared_there:
-        return found
-    lost = [name for name in compared_there if name not in found.groups]
-    if not lost:
-        return found
-    which = f"{lost[0]} is" if len(lost) == 1 else f"{lost[0]} and {len(lost) - 1} more are"
-    return Refused(
-        f"the search compared groups that the fresh rows do not have ({which} missing): name the "
-        "groups alike, and draw rows of all of them"
+def _beyond_its_range(constraint: Constraint, found: Evidence) -> str | None:
+    """That no possible value breaks the limit: limit and values are in different units."""
+    if isinstance(found, (Counts, GroupRates, Parts)):
+        low, high, what, hint = 0.0, 1.0, "a share lies", ", shares and not percent"
+    elif isinstance(found, (Rows, Scaled)):
+        low, high, what, hint = found.low, found.high, "its values lie", ""
+    else:
+        return None
+    limit = constraint.limit
+    if low <= limit <= high or (limit < low) == (constraint.lower is None):
+        return None
+    return (
+        f"{what} between {low:g} and {high:g}, so the limit {limit:g} says nothing about "
+        f"{'it' if hint else 'them'}: give limit and values in the same units{hint}"
     )
 
 

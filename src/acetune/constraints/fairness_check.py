@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from numpy.typing import NDArray
 
+from acetune.certification.evidence import GroupRates
 from acetune.constraints._arrays import (
     Threshold,
     as_column,
@@ -213,6 +214,29 @@ class FairnessCheck:
     def groups(self) -> tuple[str, ...]:
         """The groups that it compares: a certificate needs fresh rows of all of them."""
         return self._measure.group_names
+
+    def evidence_mismatch(self, found: object) -> str | None:
+        """Why fresh rows tell nothing of what this check measures; asked before a certificate.
+
+        Nothing is known of a rate, or of a group, that is not there, and leaving out the worst one
+        would be a way to a certificate.
+        """
+        if not isinstance(found, GroupRates):
+            return None
+        metric, rates = METRICS[self.metric], [rate.name for rate in found.rates]
+        if found.comparison != metric.comparison or not set(metric.rates) <= set(rates):
+            return (
+                f"the search measured {self.metric}, and confirm the {found.comparison} of each "
+                f"{' and each '.join(rates)}: return the same metric"
+            )
+        lost = [name for name in self.groups if name not in found.groups]
+        if not lost:
+            return None
+        which = f"{lost[0]} is" if len(lost) == 1 else f"{lost[0]} and {len(lost) - 1} more are"
+        return (
+            f"the search compared groups that the fresh rows do not have ({which} missing): name "
+            "the groups alike, and draw rows of all of them"
+        )
 
     def _look_at(self, scores: NDArray[Any], threshold: float) -> None:
         """Warn once of scores that a threshold for probabilities does not fit."""

@@ -249,6 +249,16 @@ class LatencyCheck:
             found: LatencyProfile = helper.run(self._measure, model)
             return found
 
+    def evidence_mismatch(self, found: object) -> str | None:
+        """Why the calls of ``confirm`` tell nothing of this percentile; asked for a certificate."""
+        if not isinstance(found, Quantile) or found.share <= 1 - self.percentile / 100 + 1e-9:
+            return None  # what holds for more of the calls holds for fewer
+        given = 100 * (1 - found.share)
+        return (
+            f"the search limits the percentile {self.percentile:g}, and confirm gave the "
+            f"percentile {given:g}: return the same one"
+        )
+
     def _measure(self, model: object) -> LatencyProfile:
         found = measure_latency(
             lambda: self.call(model), warmup=self.warmup, repeats=self.repeats, clock=self.clock

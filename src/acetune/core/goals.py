@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 from acetune.core import formatting as words
 from acetune.core.did_you_mean import refuse_unknown
 from acetune.core.errors import GoalError, ReportError
-from acetune.core.numbers import as_number
+from acetune.core.numbers import as_dict, as_number, is_number, quoted
 
 Mode: TypeAlias = Literal["min", "max"]
 
@@ -51,12 +51,12 @@ class FailedCheck(NamedTuple):
 def as_measurement(value: object, what: str) -> Estimate | FailedCheck:
     """Normalise what a check returned. Anything that is not a finite number is a failed check."""
     if isinstance(value, FailedCheck):
-        return value
+        return value if isinstance(value.error, str) else FailedCheck(quoted(value.error))
     stderr = 0.0
     if isinstance(value, tuple) and len(value) == 2:
         if hasattr(value, "_fields") and not isinstance(value, Estimate):
             raise ReportError(
-                f"{what} must be a number, got {value!r}: which of both is the value? Return "
+                f"{what} must be a number, got {quoted(value)}: which of both is the value? Return "
                 f"one of them, or acetune.Estimate(value, stderr)"
             )
         stderr = as_number(value[1], f"standard error of {what}")
@@ -106,11 +106,11 @@ class Objective:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise GoalError(f"objective must be the name of a metric, got {self.name!r}")
-        if self.mode not in ("min", "max"):
+            raise GoalError(f"objective must be the name of a metric, got {quoted(self.name)}")
+        if not isinstance(self.mode, str) or self.mode not in ("min", "max"):
             hint = {"mi": "; did you mean 'min'?", "ma": "; did you mean 'max'?"}
-            near = hint.get(str(self.mode)[:2].lower(), "")
-            raise GoalError(f"mode must be 'min' or 'max', got {self.mode!r}{near}")
+            near = hint.get(self.mode[:2].lower(), "") if isinstance(self.mode, str) else ""
+            raise GoalError(f"mode must be 'min' or 'max', got {quoted(self.mode)}{near}")
 
     def loss(self, value: float) -> float:
         """``value`` with its sign such that smaller is better; infinity if it is not finite."""
@@ -206,7 +206,7 @@ class Constraint:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise GoalError(f"a constraint needs a name, got {self.name!r}")
+            raise GoalError(f"a constraint needs a name, got {quoted(self.name)}")
         if (self.upper is None) == (self.lower is None):
             hint = (
                 f"a limit is what makes it one, as in Constraint({self.name!r}, upper=0.1)"
@@ -215,10 +215,10 @@ class Constraint:
             )
             raise GoalError(
                 f"constraint {self.name!r}: give exactly one of upper and lower, got "
-                f"upper={self.upper!r}, lower={self.lower!r}; {hint}"
+                f"upper={quoted(self.upper)}, lower={quoted(self.lower)}; {hint}"
             )
         self._require_finite("limit", self.limit)
-        if self.margin_se != _UNKNOWN_YET:
+        if not isinstance(self.margin_se, str) or self.margin_se != _UNKNOWN_YET:
             self._require_finite("margin_se", self.margin_se, " or 'auto'")
             if self.margin < 0:
                 raise GoalError(
@@ -226,7 +226,7 @@ class Constraint:
                 )
         if not isinstance(self.exact, bool):
             raise GoalError(
-                f"constraint {self.name!r}: exact must be True or False, got {self.exact!r}"
+                f"constraint {self.name!r}: exact must be True or False, got {quoted(self.exact)}"
             )
         for what, positive in (("scale", self.scale), ("timeout_s", self.timeout_s)):
             if positive is None:
@@ -235,14 +235,16 @@ class Constraint:
             if positive <= 0:
                 raise GoalError(f"constraint {self.name!r}: {what} must be > 0, got {positive}")
         if self.check is not None and not callable(self.check):
-            raise GoalError(f"constraint {self.name!r}: check must be callable, got {self.check!r}")
+            raise GoalError(
+                f"constraint {self.name!r}: check must be callable, got {quoted(self.check)}"
+            )
         # a check that knows what its values mean may have something to say about the limit
         require_limit = getattr(self.check, "require_limit", None)
         if callable(require_limit):
             require_limit(self)
-        if self.on not in ("model", "config"):
+        if not isinstance(self.on, str) or self.on not in ("model", "config"):
             raise GoalError(
-                f"constraint {self.name!r}: on must be 'model' or 'config', got {self.on!r}"
+                f"constraint {self.name!r}: on must be 'model' or 'config', got {quoted(self.on)}"
             )
         if self.on == "config" and self.check is None:
             raise GoalError(
@@ -253,10 +255,12 @@ class Constraint:
     def _require_finite(self, what: str, number: object, more: str = "") -> None:
         if isinstance(number, bool) or not isinstance(number, (int, float)):
             raise GoalError(
-                f"constraint {self.name!r}: {what} must be a number{more}, got {number!r}"
+                f"constraint {self.name!r}: {what} must be a number{more}, got {quoted(number)}"
             )
-        if not math.isfinite(number):
-            raise GoalError(f"constraint {self.name!r}: {what} must be finite, got {number!r}")
+        if not is_number(number):
+            raise GoalError(
+                f"constraint {self.name!r}: {what} must be finite, got {quoted(number)}"
+            )
 
     @property
     def limit(self) -> float:
@@ -383,7 +387,7 @@ class Goals:
         seen = {self.objective.name}
         for constraint in self.constraints:
             if not isinstance(constraint, Constraint):
-                raise GoalError(f"constraints must be Constraint objects, got {constraint!r}")
+                raise GoalError(f"constraints must be Constraint objects, got {quoted(constraint)}")
             if constraint.on == "config":
                 raise GoalError(
                     f"constraint {constraint.name!r} is on the configuration; only "
@@ -409,6 +413,7 @@ class Goals:
         Only a check that found a limit violated may leave others out.
         """
         measured: dict[str, Estimate | FailedCheck] = {}
+        values = as_dict(values, "constraints")
         for constraint in self.constraints:
             name = constraint.name
             if name not in values:
@@ -421,12 +426,12 @@ class Goals:
         if len(values) > len(measured):
             known = [constraint.name for constraint in self.constraints]
             unknown = [name for name in values if name not in known]
-            raise ReportError(f"unknown constraint {unknown[0]!r}; this study has {known}")
+            raise ReportError(f"unknown constraint {quoted(unknown[0])}; this study has {known}")
         if len(measured) < len(self.constraints) and not self.violated(measured):
             missing = [c.name for c in self.constraints if c.name not in measured]
             raise ReportError(
                 "a check covers all constraints, unless one of them is violated; "
-                f"{missing[0]!r} is missing, got {list(values)}"
+                f"{missing[0]!r} is missing, got {quoted(list(values))}"
             )
         return measured
 
@@ -507,7 +512,7 @@ def split_constraints(
     """Constraints on the model, and those on the configuration alone."""
     for constraint in constraints:
         if not isinstance(constraint, Constraint):
-            raise GoalError(f"constraints must be Constraint objects, got {constraint!r}")
+            raise GoalError(f"constraints must be Constraint objects, got {quoted(constraint)}")
     on_model = tuple(c for c in constraints if c.on == "model")
     on_config = tuple(c for c in constraints if c.on == "config")
     return on_model, on_config

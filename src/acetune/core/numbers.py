@@ -10,9 +10,12 @@ import contextlib
 import math
 import operator
 import warnings
-from typing import SupportsFloat, SupportsIndex, TypeGuard
+from collections.abc import Mapping
+from typing import Any, SupportsFloat, SupportsIndex, TypeGuard
 
 from acetune.core.errors import AcetuneError, GoalError, ReportError
+
+_LONGEST = 200  # of what is shown of a value
 
 
 def is_bool(value: object) -> bool:
@@ -31,6 +34,31 @@ def is_bool(value: object) -> bool:
     return name in ("bool", "bool_", "boolean")
 
 
+def quoted(value: object) -> str:
+    """What somebody gave, for a message: not long, and whatever its own ``repr`` does.
+
+    >>> quoted("3")
+    "'3'"
+    >>> quoted(10**5000)
+    'a value that cannot be shown (ValueError)'
+    """
+    try:
+        text = repr(value)
+    except Exception as error:  # of a whole number, that it has too many digits
+        return f"a value that cannot be shown ({type(error).__name__})"
+    return text if len(text) <= _LONGEST else f"{text[:100]}...({len(text)} characters)"
+
+
+def as_dict(values: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Values by name as a plain dict, or a :class:`ReportError` that names what came instead."""
+    if type(values) is dict:
+        return values
+    if isinstance(values, Mapping):
+        with contextlib.suppress(Exception):  # it may be an object of any class
+            return dict(values)
+    raise ReportError(f"{what} must be a dict of values by name, got {quoted(values)}")
+
+
 def as_number(value: object, what: str, why: str = "") -> float:
     """``value`` as a float, or a :class:`ReportError` that names it.
 
@@ -40,8 +68,8 @@ def as_number(value: object, what: str, why: str = "") -> float:
         return value
     if is_bool(value):
         raise ReportError(
-            f"{what} must be a number, got {value!r} of type {type(value).__name__}; give the "
-            f"measured number itself{why}"
+            f"{what} must be a number, got {quoted(value)} of type {type(value).__name__}; give "
+            f"the measured number itself{why}"
         )
     if getattr(value, "requires_grad", False) is True:
         value = value.detach()  # type: ignore[attr-defined]  # a tensor: its number is meant
@@ -56,16 +84,21 @@ def as_number(value: object, what: str, why: str = "") -> float:
                 # a masked value is NaN, which is said where that matters
                 warnings.filterwarnings("ignore", "Warning: converting a masked element")
                 return float(value)
-        except (TypeError, ValueError, OverflowError):
+        except Exception:  # it may be an object of any class
             pass
-    raise ReportError(f"{what} must be a number, got {value!r} of type {type(value).__name__}")
+    raise ReportError(
+        f"{what} must be a number, got {quoted(value)} of type {type(value).__name__}"
+    )
 
 
 def is_number(value: object) -> TypeGuard[float]:
     """Whether an option is a finite number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
-    return math.isfinite(value)
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
 
 
 def is_whole(value: object) -> TypeGuard[int]:
@@ -87,21 +120,21 @@ def as_whole(value: object, what: str, least: int, error: type[AcetuneError] = R
     if type(value) is int:  # nearly always
         number = value
     elif isinstance(value, SupportsIndex) and not is_bool(value):
-        with contextlib.suppress(TypeError):  # an array of several, or of floats
+        with contextlib.suppress(Exception):  # an array of several, or of floats
             number = operator.index(value)
     if number is None or number < least:
-        raise error(f"{what} must be a whole number >= {least}, got {value!r}")
+        raise error(f"{what} must be a whole number >= {least}, got {quoted(value)}")
     return number
 
 
 def require_whole(name: str, value: int, least: int) -> None:
     """Validate an option that counts something; it is kept as it is, so only an ``int`` will do."""
     if not isinstance(value, int):
-        raise GoalError(f"{name} must be a whole number >= {least}, got {value!r}")
+        raise GoalError(f"{name} must be a whole number >= {least}, got {quoted(value)}")
     as_whole(value, name, least, GoalError)
 
 
 def require_share(name: str, value: float) -> None:
     """Validate an option that is a share of something."""
     if not is_number(value) or not 0 <= value <= 1:
-        raise GoalError(f"{name} must be a share between 0 and 1, got {value!r}")
+        raise GoalError(f"{name} must be a share between 0 and 1, got {quoted(value)}")

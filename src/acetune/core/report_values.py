@@ -8,7 +8,7 @@ from typing import Any
 
 from acetune.core.errors import ReportCallError, ReportError
 from acetune.core.goals import Estimate, FailedCheck, Goals, note_of, with_note
-from acetune.core.numbers import as_number, as_whole
+from acetune.core.numbers import as_dict, as_number, as_whole, quoted
 
 LARGEST_STEP = 2**62
 """SQLite, NumPy and Parquet count up to 2**63 - 1: this leaves room for differences and sums."""
@@ -26,9 +26,12 @@ def split_costs(
     """
     names = [constraint.name for constraint in goals.constraints]
     if type(cost) is not float and isinstance(cost, Mapping):  # the second takes a while
+        cost = as_dict(cost, "constraint_cost_s")
         for name in cost:
             if name not in names:
-                raise ReportError(f"cost of unknown constraint {name!r}; this study has {names}")
+                raise ReportError(
+                    f"cost of unknown constraint {quoted(name)}; this study has {names}"
+                )
         costs = {n: require_cost(c, f"cost of constraint {n!r}") for n, c in cost.items()}
         return {n: c for n, c in costs.items() if measured is None or n in measured}
     total = require_cost(cost, "constraint_cost_s")
@@ -44,10 +47,19 @@ def require_step(step: int, what: str = "step", least: int = 1) -> int:
     found = as_whole(step, what, least)
     if found > LARGEST_STEP:
         raise ReportError(
-            f"{what} must be at most 2**62, got {found}: a study file holds no larger numbers; "
-            "count in larger units, such as thousands of tokens"
+            f"{what} must be at most 2**62, got {quoted(found)}: a study file holds no larger "
+            "numbers; count in larger units, such as thousands of tokens"
         )
     return found
+
+
+def require_trial(trial: int | str) -> int | str:
+    """The name of a trial: a text or a whole number, else a :class:`ReportError`."""
+    if type(trial) is str:
+        return trial
+    if not isinstance(trial, str):
+        return require_step(trial, "trial must be a text, or", least=-LARGEST_STEP)
+    return str(trial)
 
 
 def require_total_steps(total_steps: int | None) -> int | None:
@@ -59,7 +71,7 @@ def require_cost(cost: float, what: str) -> float:
     """A cost in seconds: finite and not negative."""
     seconds = cost if type(cost) is float else as_number(cost, what)
     if not 0.0 <= seconds <= LARGEST_COST_S:
-        raise ReportError(f"{what} must be a number of seconds from 0 to 1e30, got {cost!r}")
+        raise ReportError(f"{what} must be a number of seconds from 0 to 1e30, got {quoted(cost)}")
     return seconds
 
 

@@ -13,15 +13,16 @@ import importlib
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
+
+from acetune.interprocess._guardian import split
 
 # the cores are taken before anything is imported that counts them; what imports make stays, so that
 # there is no garbage to look for meanwhile
@@ -32,7 +33,7 @@ _CODE = (
     "from acetune.interprocess.child import main; main(start)"
 )
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
-_PARENT_POLL_S = 0.5
+_ENDING_S = 10.0
 _OUT_OF_MEMORY = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 Process = subprocess.Popen[bytes]
@@ -41,7 +42,9 @@ CAPTURED = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
 
 
 class Child:
-    """A process that this one has started. It ends when this one is killed.
+    """A process that this one has started. It ends when this one is killed, with what it started.
+
+    Between the two stands its guardian (``_guardian.py``), which ends as the process does.
 
     Parameters
     ----------
@@ -54,8 +57,8 @@ class Child:
     cores:
         The only ones it may use; any where there are none.
     own_session:
-        Whether Ctrl-C spares it, and :meth:`kill` ends whatever it has started too. If not, it
-        shares the fate of this process's group, and ignores Ctrl-C.
+        Whether Ctrl-C spares it. If not, it shares the fate of this process's group, and ignores
+        Ctrl-C.
     output:
         The file for what it prints; where this process prints by default.
     descriptors:
@@ -84,13 +87,14 @@ class Child:
     ) -> None:
         self.socket, theirs = socket.socketpair()
         self._out_of_memory = out_of_memory_kills()
-        self._own_session = own_session
+        inherited = list(descriptors)
         start = {
             "root": _PACKAGE_ROOT,
             "module_path": module_path(),
             "cores": sorted(cores),
             "parent": os.getpid(),
             "descriptor": theirs.fileno(),
+            "descriptors": inherited,
             "own_session": own_session,
             "module": module,
             "function": function,
@@ -100,7 +104,7 @@ class Child:
             self._process = start_interpreter(
                 ["-c", _CODE, json.dumps(start)],
                 variables or {},
-                pass_fds=[theirs.fileno(), *descriptors],
+                pass_fds=[theirs.fileno(), *inherited],
                 stdout=output,
                 stderr=output,
                 start_new_session=own_session,
@@ -110,11 +114,6 @@ class Child:
         if open_pidfd is not None:
             with contextlib.suppress(OSError):
                 self.exit_handle = open_pidfd(self._process.pid)
-
-    @property
-    def pid(self) -> int:
-        """The number of the process."""
-        return self._process.pid
 
     def exit_word(self) -> str | None:
         """How it ended, in words, or None while it runs."""
@@ -139,23 +138,24 @@ class Child:
         return " (sent by a process: the kernel ended none for want of memory)"
 
     def kill(self, after_s: float = 0.0) -> None:
-        """End it, and everything in its session, at once or once it has had time to leave."""
-        if after_s:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(after_s)
-        if self._own_session:  # also what it has forked and left behind
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        else:
-            self._process.kill()
+        """End it, and everything it has started, at once or once it has had time to leave."""
+        if not after_s or not self._ends_within(after_s):
+            self._process.terminate()  # that is for its guardian
+            if not self._ends_within(_ENDING_S):
+                self._process.kill()  # a guardian that was stopped: the kernel does what it can
         self._process.wait()
-        self.forget_exit()
-
-    def forget_exit(self) -> None:
-        """Close ``exit_handle``: nobody waits for the end of the process any more."""
         if self.exit_handle is not None:
             os.close(self.exit_handle)
             self.exit_handle = None
+
+    def _ends_within(self, seconds: float) -> bool:
+        if self.exit_handle is not None:
+            ended = select.poll()
+            ended.register(self.exit_handle, select.POLLIN)
+            return bool(ended.poll(seconds * 1000))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return self._process.poll() is not None
 
 
 def start_interpreter(
@@ -189,10 +189,9 @@ def module_path() -> list[str]:
 
 def main(start: dict[str, Any]) -> None:
     """Where the new process begins."""
-    watch = threading.Thread(target=_die_with_parent, args=(start["parent"],), daemon=True)
-    watch.start()
     if not start["own_session"]:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that asks
+    split(start["parent"], start["own_session"], [start["descriptor"], *start["descriptors"]])
     function = getattr(importlib.import_module(start["module"]), start["function"])
     gc.enable()
     sys.path[:] = start["module_path"]
@@ -204,10 +203,3 @@ def end_at_once() -> None:
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _die_with_parent(parent: int) -> None:
-    """A parent that was killed cannot say good-bye, and nothing goes on for nobody."""
-    while os.getppid() == parent:
-        time.sleep(_PARENT_POLL_S)
-    end_at_once()

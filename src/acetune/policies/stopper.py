@@ -15,10 +15,16 @@ from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError, ReportError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Mode, Objective
 from acetune.core.history import History
-from acetune.core.numbers import as_number, require_whole
+from acetune.core.numbers import as_dict, as_number, quoted, require_whole
 from acetune.core.observation import CheckResult, Observation, TrialId, check_result, unconstrained
 from acetune.core.reason import BY_ITSELF, LAST_STEP, NO_REASON, Reason, Wording, stated
-from acetune.core.report_values import require_cost, require_step, require_total_steps, split_costs
+from acetune.core.report_values import (
+    require_cost,
+    require_step,
+    require_total_steps,
+    require_trial,
+    split_costs,
+)
 from acetune.core.trial_record import Checkpoint, Progress, State, TrialRecord, digest
 from acetune.policies import Policy, make_policy
 from acetune.policies.policy import Due, check_due, check_order, finish_due
@@ -120,6 +126,8 @@ class StopperTrial:
         if index is not None:
             return self._again(index, loss, constraints)
         self._require_latest()
+        if constraints is not None:
+            constraints = as_dict(constraints, "constraints")
         costs = None
         if constraint_cost_s is not None:
             costs = split_costs(stopper.goals, constraint_cost_s, constraints)
@@ -291,7 +299,7 @@ class StopperTrial:
         if margins:
             goals = goals.with_margins(margins)
         if not goals.constraints:
-            raise ReportError(f"this study has no constraints, got {dict(constraints)!r}")
+            raise ReportError(f"this study has no constraints, got {quoted(constraints)}")
         measured = goals.measurements(constraints)
         if checked_step is None:
             checked_step = due.step if due is not None else step
@@ -373,8 +381,16 @@ class Stopper:
     ) -> None:
         require_whole("confirm_top", confirm_top, least=1)
         if policy is not None and not isinstance(policy, Policy):
-            raise GoalError(f"policy must be a policy such as acetune.Adaptive(), got {policy!r}")
-        self.goals = Goals(Objective(objective, mode), tuple(constraints))
+            raise GoalError(
+                f"policy must be a policy such as acetune.Adaptive(), got {quoted(policy)}"
+            )
+        try:
+            limits = tuple(constraints)
+        except Exception:  # it may be an object of any class
+            raise GoalError(
+                f"constraints must be Constraint objects, got {quoted(constraints)}"
+            ) from None
+        self.goals = Goals(Objective(objective, mode), limits)
         self.policy = make_policy(policy)
         self.on_repeat: Callable[[str], None] = _warn_repeated
         self.history = History(keep=confirm_top, learns=self.policy.learns)
@@ -391,7 +407,9 @@ class Stopper:
 
     def found_in(self, trial: TrialId) -> tuple[CheckedCheckpoint | None, bool]:
         """The best feasible checkpoint of a trial, else its nearest miss; and which it is."""
-        record = self.history.trials[trial]
+        record = self.history.trials.get(require_trial(trial))
+        if record is None:
+            raise ReportError(f"no trial {trial!r} has started")
         found = self._shown(record.best_valid or record.nearest)
         return found, record.best_valid is not None
 
@@ -411,6 +429,7 @@ class Stopper:
         ``total_steps`` is the trial's last step, or an upper bound; None if not known yet.
         ``resumed_from`` is the step of the checkpoint a new attempt goes on from.
         """
+        trial = require_trial(trial)
         known = self.history.trials.get(trial)
         if known is not None and known.state in ("finished", "stopped"):
             raise ReportError(f"trial {trial!r} has {known.state} and cannot start again")

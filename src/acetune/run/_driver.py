@@ -166,6 +166,7 @@ class Driver:
                     self._timeouts.cut_off(slot, _STUDY_ENDED)
             self._coordinator.kept_models.sweep()
         finally:
+            self._timeouts.clock.close()
             self._parcels.close()
             self._pool.close()
             remove_empty(self._store.files)
@@ -182,17 +183,15 @@ class Driver:
                 self._closing is not None or left() == 0
             ):
                 break
-            self._listen()
-            for slot in self._pool.slots:
-                if slot.worker is not None and slot.busy:
-                    self._timeouts.enforce_deadlines(slot)
+            self._listen(_TICK_S)
+            self._enforce_deadlines()
             self._session.beat()
             self._listeners.tick()
         self._session.beat(at_once=True)
 
     def _look_at_the_clock(self) -> None:
         """Begin to close when the budget is spent or the user says so; end what does not end."""
-        now = time.monotonic()
+        now = self._timeouts.clock()
         if self._closing is None:
             if self.interrupted:
                 self._listeners.notice(
@@ -241,7 +240,7 @@ class Driver:
             self._patience_s *= 2  # a step may take any time, and those who wait keep others out
             return False
         self._patience_s = _PATIENCE_S
-        slot.trial, slot.last_heard = trial, time.monotonic()
+        slot.trial, slot.last_heard = trial, self._timeouts.clock()
         checkpoint = None if trial.checkpoint is None else str(trial.checkpoint.resolve())
         progress = self._coordinator.progress(trial)
         slot.send(m.Start(trial.number, trial.attempt, trial.params, checkpoint, progress))
@@ -253,21 +252,33 @@ class Driver:
 
         After a while that is what workers have said meanwhile: that a check begins, which may hang.
         """
+        now = self._timeouts.clock()
         return (
             self.interrupted
             or self._budget_spent()
             or time.monotonic() > give_up_at
-            or any(self._timeouts.overdue(slot) for slot in self._pool.slots if slot.worker)
+            or any(self._timeouts.overdue(slot, now) for slot in self._pool.slots if slot.worker)
         )
 
-    def _listen(self) -> None:
+    def _enforce_deadlines(self) -> None:
+        """End workers that take too long: not for what they have said and nobody has read yet."""
+        slots = [slot for slot in self._pool.slots if slot.worker is not None and slot.busy]
+        now = self._timeouts.clock()
+        late = [slot for slot in slots if self._timeouts.overdue(slot, now)]
+        if late:
+            self._listen(0.0)
+        for slot in late:
+            if slot.worker is not None and slot.busy:
+                self._timeouts.enforce_deadlines(slot)
+
+    def _listen(self, timeout_s: float) -> None:
         """Take what workers say; all answers go out after one commit."""
-        heard = self._pool.wait(_TICK_S)
+        heard = self._pool.wait(timeout_s)
         if not heard:
             return
         answers: list[tuple[Slot, object]] = []
         ended: set[int] = set()  # slots whose worker was ended for what it sent
-        now = time.monotonic()
+        now = self._timeouts.clock()
         with self._store.transaction():
             for slot, message in heard:
                 if slot.index in ended:
@@ -288,8 +299,12 @@ class Driver:
                         continue
                 if answer is not None:
                     answers.append((slot, answer))
+        now = self._timeouts.clock()  # they have waited until now, and begin anew
         for slot, answer in answers:
             slot.send(answer)
+            slot.last_heard = now
+            if slot.trial is not None and isinstance(answer, Reply) and answer.stop:
+                slot.told_to_stop = now
         self._coordinator.kept_models.sweep()
 
     def _end_misbehaving(self, slot: Slot, message: object, error: Exception) -> None:
@@ -370,8 +385,6 @@ class Driver:
             self._coordinator.interrupt(trial, self._closing.reason)
             decision = Decision(Action.STOP, self._closing.reason.wording, step=report.step)
             reply = reply._replace(stop=True, ended=True, decision=decision)
-        if reply.stop:
-            slot.told_to_stop = time.monotonic()
         return reply
 
     def _look_at_checks(self, trial: StudyTrial, report: Report | None) -> None:

@@ -80,7 +80,6 @@ class WorkerProcess:
     def close(self) -> None:
         """See WorkerHandle."""
         self.pipe.close()
-        self._child.forget_exit()
 
     def join(self, timeout_s: float) -> None:
         """See WorkerHandle."""

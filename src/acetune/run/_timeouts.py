@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, Literal
 
 from acetune.core.errors import ReportError
 from acetune.core.goals import FailedCheck
 from acetune.core.reason import Reason, Wording
+from acetune.interprocess.awake import AwakeClock
 from acetune.run._options import Settings
 from acetune.run._pool import Pool, Slot
 from acetune.run._trial_queue import TrialQueue
@@ -26,7 +26,13 @@ _NO_REPORT = Wording("no_report", "no report for {seconds:g} s (report_timeout_s
 
 
 class Timeouts:
-    """Ends workers that outrun a limit. ``lost`` is called for one that is gone, with the why."""
+    """Ends workers that outrun a limit. ``lost`` is called for one that is gone, with the why.
+
+    Attributes
+    ----------
+    clock:
+        What deadlines are kept by; it stands still while this process is stopped.
+    """
 
     def __init__(
         self,
@@ -39,6 +45,7 @@ class Timeouts:
     ) -> None:
         self._coordinator, self._pool, self._queue = coordinator, pool, queue
         self._listeners, self._settings, self._lost = listeners, settings, lost
+        self.clock = AwakeClock()
         self._timeouts = {c.name: c.timeout_s for c in coordinator.goals.constraints}
 
     def check_begins(self, slot: Slot, constraint: str) -> None:
@@ -57,9 +64,9 @@ class Timeouts:
                 self._queue.release(slot)
         slot.evaluating = slot.check_deadline = None
 
-    def overdue(self, slot: Slot) -> Literal["check", "stop", "report"] | None:
+    def overdue(self, slot: Slot, now: float) -> Literal["check", "stop", "report"] | None:
         """What the slot's worker takes too long for, as far as was heard of it."""
-        now, silence = time.monotonic(), self._settings.report_timeout_s
+        silence = self._settings.report_timeout_s
         if slot.check_deadline is not None and now > slot.check_deadline:
             return "check"
         if slot.trial is None:
@@ -70,7 +77,7 @@ class Timeouts:
 
     def enforce_deadlines(self, slot: Slot) -> None:
         """End the slot's worker if what it does takes too long."""
-        overdue = self.overdue(slot)
+        overdue = self.overdue(slot, self.clock())
         if overdue == "check":
             self._end_check(slot)
         elif overdue == "stop":

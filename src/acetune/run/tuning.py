@@ -375,7 +375,7 @@ def tune(
         if seed is not None and coordinator.trials:
             begun = coordinator.next_number()
             search = make_searcher(searcher, searched, points, seed, begun)
-        learned = earlier.keep_in(store)
+        learned = earlier.keep_in(store, fresh)
         if learns_from_earlier(search) and (curves := kept_curves(store)):
             search.learn(curves)
         suggester = Suggester(coordinator, search, searched, on_config)

@@ -39,6 +39,7 @@ class _Read(NamedTuple):
     trials: list[EarlierTrial]
     left_out: int  # trials that do not lie in the space of now
     digest: str
+    fresh: frozenset[str]  # by name or checksum: the fresh rows that it has looked at
 
 
 class EarlierStudies:
@@ -85,8 +86,11 @@ class EarlierStudies:
             for path in self._paths:
                 self._reading(path)
 
-    def keep_in(self, store: Store) -> list[str]:
-        """Read what the study file has not got yet, and write it there; returns what to say."""
+    def keep_in(self, store: Store, fresh: str | None = None) -> list[str]:
+        """Read what the study file has not got yet, and write it there; returns what to say.
+
+        Also where an earlier study has looked at the ``fresh`` rows of this one.
+        """
         known = store.earlier_studies()
         said = []
         for path in self._paths:
@@ -100,6 +104,12 @@ class EarlierStudies:
             known[str(path)] = found.digest
             outside = f"; {found.left_out} outside the space are left out" * bool(found.left_out)
             said.append(f"learns from {len(found.trials)} trials of {path.name}{outside}")
+            if fresh in found.fresh:
+                said.append(
+                    f"{path.name} has looked at the fresh rows of confirm_data= already: rows that "
+                    "another study has used are not fresh, and a certificate on them is worth less "
+                    "than it says"
+                )
         return said
 
     def _reading(self, path: Path) -> _Read:
@@ -132,7 +142,8 @@ class EarlierStudies:
         if not found:
             raise StudyChangedError(self._nothing(path, then, now, left_out))
         text = json.dumps(found)
-        return _Read(found, left_out, hashlib.sha256(text.encode()).hexdigest())
+        fresh = frozenset(look["data"] for look in view.looks if look["data"] is not None)
+        return _Read(found, left_out, hashlib.sha256(text.encode()).hexdigest(), fresh)
 
     def _curve(
         self,

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from acetune.core.errors import GoalError, GoalWarning, StudyChangedError
+from acetune.core.errors import GoalError, GoalWarning, StudyChangedError, StudyFileError
 from acetune.core.goals import Constraint, Goals, goals_to_json
 from acetune.policies import Policy
 from acetune.study import _code_identity as identities
@@ -166,6 +166,7 @@ def open_study(
     def look(store: Store) -> None:
         nonlocal anew
         anew = _is_to_begin_anew(store, description)
+        _require_whole_account(store)
 
     store = Store.open(path, experiment, look)
     try:
@@ -392,6 +393,18 @@ def _is_to_begin_anew(store: Store, description: Mapping[str, Any]) -> bool:
     for what in changed:
         raise StudyChangedError(_changed(store.path, what, known[what], description[what]))
     return False
+
+
+def _require_whole_account(store: Store) -> None:
+    """An error where looks at fresh data are missing: what is left for others is not known."""
+    with store.understanding():
+        looks = [look["look"] for look in store.looks()]
+        used = {row["look"] for row in store.rows("SELECT DISTINCT look FROM confirmations")}
+    if looks != list(range(1, len(looks) + 1)) or not used.issubset(looks):
+        raise StudyFileError(
+            f"{store.path} is damaged: looks at fresh data are missing, so nobody knows what its "
+            "certificates may still err with; begin a new study with other fresh rows"
+        )
 
 
 def _fixed(description: Mapping[str, Any], what: str) -> Any:

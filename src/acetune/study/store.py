@@ -525,7 +525,7 @@ class Store:
     ) -> None:
         """What a look at fresh data will test, and in which order: written before it does."""
         self._db.execute(
-            "INSERT OR REPLACE INTO looks VALUES (?, ?, ?, ?, ?, NULL)",
+            "INSERT INTO looks VALUES (?, ?, ?, ?, ?, NULL)",
             (look, level, _writable(data), json.dumps(candidates), started),
         )
 

@@ -21,8 +21,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from acetune.core.errors import GoalError
+from acetune.report.dashboard._visitors import Connections
 
 _METHODS = ("GET", "HEAD")
+_KNOWN_READER = (303,)  # answers to those who have shown the token, though not yet a page
 _HOST = re.compile(r"(?:\[([0-9a-f:]+)\]|([0-9a-z.-]+))(?::[0-9]*)?")
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]+")
 
@@ -83,8 +85,17 @@ def choose_token(host: str, token: str | None) -> str | None:
 class AccessControl:
     """Answers only those who may ask, only what may be asked, and never without the headers."""
 
-    def __init__(self, app: ASGIApp, *, host: str, token: str | None, cookie: str) -> None:
-        self._app, self._token, self._cookie = app, token, cookie
+    def __init__(
+        self,
+        app: ASGIApp,
+        connections: Connections,
+        *,
+        host: str,
+        token: str | None,
+        cookie: str,
+    ) -> None:
+        self._app, self._connections = app, connections
+        self._token, self._cookie = token, cookie
         # on another address the names are not known here, and the token does the same
         self._only_loopback = is_loopback(host)
 
@@ -102,8 +113,17 @@ class AccessControl:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        refusal = self._refusal(scope)
-        await (refusal or self._app)(scope, receive, send_with_headers)
+        peer = scope["client"] or ("", 0)
+        self._connections.begins(peer)
+        try:
+            refusal = self._refusal(scope)
+            if refusal is None or refusal.status_code in _KNOWN_READER:
+                self._connections.admit(peer)
+            else:
+                refusal.headers["Connection"] = "close"
+            await (refusal or self._app)(scope, receive, send_with_headers)
+        finally:
+            self._connections.ends(peer)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)

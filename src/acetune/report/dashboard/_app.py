@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 from acetune.report._markup import clean
 from acetune.report.dashboard._access import AccessControl
 from acetune.report.dashboard._study_follower import Watcher, to_json
+from acetune.report.dashboard._visitors import Connections
 from acetune.report.html import live_beginning, plotly_js, script, stylesheet
 
 _STATIC: dict[str, tuple[str, Callable[[], str]]] = {
@@ -33,7 +34,9 @@ _PATIENCE_S = 0.1  # after which a page is begun before its content is there
 _REVALIDATE = "private, no-cache"  # kept, but asked for every time: 304 if it is the same
 
 
-def make_app(watcher: Watcher, *, host: str, token: str | None, cookie: str) -> ASGIApp:
+def make_app(
+    watcher: Watcher, connections: Connections, *, host: str, token: str | None, cookie: str
+) -> ASGIApp:
     """The application that serves what ``watcher`` sees, to those who may read it."""
     pages = _Pages(watcher)
     routes = [
@@ -44,7 +47,8 @@ def make_app(watcher: Watcher, *, host: str, token: str | None, cookie: str) -> 
         Route("/api/trials/{number}", pages.trial),
         Route("/api/events", pages.events),
     ]
-    return AccessControl(Starlette(routes=routes), host=host, token=token, cookie=cookie)
+    app = Starlette(routes=routes)
+    return AccessControl(app, connections, host=host, token=token, cookie=cookie)
 
 
 class _Pages:

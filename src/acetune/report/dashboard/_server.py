@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import uvicorn
 
@@ -13,6 +13,7 @@ from acetune.core.errors import AcetuneError, GoalError
 from acetune.report.dashboard._access import choose_token, is_loopback
 from acetune.report.dashboard._app import make_app
 from acetune.report.dashboard._study_follower import Watcher
+from acetune.report.dashboard._visitors import Connections
 from acetune.study.read_ahead import ReadAhead
 
 
@@ -94,14 +95,18 @@ class DashboardServer:
         watcher = Watcher(self._path, self._ahead)
         # read while the browser is being opened
         first = asyncio.create_task(watcher.edition(whole=False))
+        connections = Connections()
         app = make_app(
             watcher,
+            connections,
             host=self.address.host,
             token=self.address.token,
             cookie=f"acetune-{self.address.port}",  # cookies do not know ports
         )
         config = uvicorn.Config(
             app,
+            http=cast(Any, connections.make),  # called like a class of protocols
+            proxy_headers=False,  # connections are known by who is at their other end
             log_level="error",
             access_log=False,  # addresses carry the token
             server_header=False,
