@@ -87,8 +87,8 @@ def test_the_tables_that_people_query(finished: Path, table: str) -> None:
     assert set(COLUMNS[table].split()) <= found
 
 
-def test_the_file_is_in_wal_mode_and_whole(finished: Path) -> None:
-    assert rows(finished, "PRAGMA journal_mode") == [{"journal_mode": "wal"}]
+def test_the_file_needs_no_log_when_its_study_has_ended(finished: Path) -> None:
+    assert rows(finished, "PRAGMA journal_mode") == [{"journal_mode": "delete"}]
     assert rows(finished, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
 
 

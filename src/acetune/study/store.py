@@ -42,7 +42,7 @@ from acetune.study._formats import (
     read_wordings,
 )
 from acetune.study._validation import json_object, read_candidates, require_cells
-from acetune.study.connections import connect_to_read
+from acetune.study.connections import connect_to_read, lacks_log, network_file_system
 from acetune.trial.artifacts import (
     Kept,
     OutsideError,
@@ -56,6 +56,8 @@ FileFault = sqlite3.Error  # what writing may raise within a transaction; it end
 _APPLICATION_ID = 0x41434554  # "ACET"
 _AT_ONCE = 10_000  # numbers in a query; SQLite takes 32,766
 _HEADER = 100  # bytes of a SQLite file before its tables
+_MARK_NAME = "being_written"
+_MARK = f"CREATE TABLE IF NOT EXISTS {_MARK_NAME} (process INTEGER)"  # is there until it is closed
 
 
 class TrialRow(NamedTuple):
@@ -166,6 +168,8 @@ class Store:
         self._experiment = experiment
         self._db = connection
         self._lock = lock
+        self._place: tuple[int, int] | None = None  # device and inode of the file, of a writer
+        self._size, self._lost = 0, False
         self.notices: list[str] = []  # what has happened to the file, for the user to know
         self._wordings: dict[str, Wording] = {}  # what codes mean, once one was written
         newest = connection.execute("SELECT coalesce(max(seq), 0) FROM reports").fetchone()
@@ -197,13 +201,14 @@ class Store:
             db.execute(f"PRAGMA user_version = {FORMAT}")
             db.executescript(SCHEMA)
             _insert_study(db, study)
+            db.execute(_MARK)
             db.commit()
             db.close()
             for leftover in ("-wal", "-shm", "-journal"):  # of a killed study that was deleted
                 path.with_name(path.name + leftover).unlink(missing_ok=True)
             building.rename(path)
             sync_folder(path.parent)
-            return cls(path, _connect(path), lock, experiment)
+            return cls(path, _connect(path), lock, experiment)._writing()
         except BaseException as error:
             _unlock(lock, path)
             if isinstance(error, (OSError, sqlite3.Error)):
@@ -222,6 +227,7 @@ class Store:
         One of an older format is brought up to this one, and a copy of it kept. ``look`` is called
         before anything is done to the file, and may raise.
         """
+        _require_one_name(path)
         _inspect(path)
         try:
             lock = _lock(path)
@@ -246,6 +252,9 @@ class Store:
                     f"{path.name} was brought up from format {version} to {FORMAT}; {copy.name} "
                     "beside it is a copy of what it was: delete that when you like"
                 )
+            with db:
+                db.execute(_MARK)
+            store._writing()
         except BaseException as error:
             if db is not None:
                 db.close()
@@ -274,8 +283,57 @@ class Store:
             raise
         return store
 
+    def _writing(self) -> Store:
+        """Begin to write: from now on there is a log beside the file."""
+        self._db.execute("PRAGMA journal_mode = WAL")
+        # a commit survives the process being killed; only a power cut may lose the last moments
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        found = self.path.stat()
+        self._place, self._size = (found.st_dev, found.st_ino), found.st_size
+        kind = network_file_system(self.path)
+        if kind is not None:
+            self.notices.append(
+                f"{self.path.name} lies on {kind}, a network file system, where its log cannot be "
+                "shared between machines: look at it on this machine only, and let no other one "
+                "run it; a local disk is safer"
+            )
+        return self
+
+    def require_in_place(self) -> None:
+        """Raise StudyFileError if the file that is being written is not there any more.
+
+        SQLite goes on writing to a file that was deleted or moved.
+        """
+        if self._place is None or self._lost:
+            return
+        try:
+            found = self.path.stat()
+        except OSError as error:
+            wrong = f"was deleted or moved while it was written ({error.strerror})"
+        else:
+            if (found.st_dev, found.st_ino) != self._place:
+                wrong = "was replaced by another file while it was written"
+            elif found.st_size < self._size:
+                wrong = "was cut off by somebody else while it was written"
+            else:
+                self._size = found.st_size
+                return
+        self._lost = True
+        raise StudyFileError(
+            f"{self.path} {wrong}; the study has ended. What was moved is whole as soon as this "
+            "process has ended; bring the file back, or begin a new study"
+        )
+
     def close(self) -> None:
-        """Close the file and let others have it."""
+        """Close the file and let others have it: one file, with nothing beside it."""
+        # of a file that was moved the rest is written to where it is now
+        if self._lock is not None and not (self._lost and self.path.exists()):
+            with contextlib.suppress(sqlite3.Error):  # somebody reads it just now
+                self._db.execute("PRAGMA busy_timeout = 1000")
+                with self._db:
+                    self._db.execute(f"DROP TABLE IF EXISTS {_MARK_NAME}")
+                # read without a log, it can be read where nothing can be written
+                self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
         if self._lock is not None:
             _unlock(self._lock, self.path)
@@ -302,6 +360,8 @@ class Store:
             finally:
                 self._db.commit()
         except sqlite3.Error as error:
+            if self._lost:  # which was said
+                return
             raise StudyFileError(f"cannot write to {self.path}: {error}") from error
 
     def add_session(self, started: float, host: str) -> int:
@@ -871,11 +931,7 @@ def _plain(value: object) -> float | str:
 
 def _connect(path: Path) -> sqlite3.Connection:
     # used by one thread at a time, but an experiment may be closed by another than ran it
-    db = sqlite3.connect(path, timeout=10, check_same_thread=False)
-    db.execute("PRAGMA journal_mode = WAL")
-    # a commit survives the process being killed; only a power cut may lose the last moments
-    db.execute("PRAGMA synchronous = NORMAL")
-    return db
+    return sqlite3.connect(path, timeout=10, check_same_thread=False)
 
 
 def _inspect(path: Path) -> None:
@@ -904,6 +960,7 @@ def _inspect(path: Path) -> None:
         raise StudyFileError(foreign) from None
     if application != _APPLICATION_ID:
         raise StudyFileError(f"{path} is a database of another program; it was left untouched")
+    require_log(path)
     try:
         with contextlib.closing(connect_to_read(path)) as db:
             known_format(db, path)  # again: the log beside it may say another one
@@ -915,6 +972,37 @@ def _inspect(path: Path) -> None:
         raise StudyFileError(f"{path} is damaged ({error}); it was left untouched") from None
     if verdict != "ok":
         raise StudyFileError(f"{path} is damaged ({verdict}); it was left untouched")
+
+
+def require_log(path: Path) -> None:
+    """Refuse a file that is marked as being written, and whose log is not beside it.
+
+    To be called before anything is read: SQLite would put an empty log there.
+    """
+    try:
+        if not lacks_log(path):
+            return
+        with contextlib.closing(connect_to_read(path, "&immutable=1")) as db:
+            sql = f"SELECT 1 FROM sqlite_master WHERE name = '{_MARK_NAME}'"
+            if db.execute(sql).fetchone() is None:
+                return
+    except (OSError, sqlite3.Error, UnicodeDecodeError):
+        return  # something else is wrong, and said by those who know better
+    raise StudyFileError(
+        f"{path} is not whole: it was copied while it was written, or its process was killed, "
+        f"and {path.name}-wal, with what was written last, is not beside it. Copy both files; "
+        "or, if there is no such file any more, go on with what is here:  python -c "
+        f"\"import sqlite3; sqlite3.connect({str(path)!r}).execute('DROP TABLE {_MARK_NAME}')\""
+    )
+
+
+def _require_one_name(path: Path) -> None:
+    """A file with two names could have two writers, each with a lock and a log of its own."""
+    if path.exists() and path.stat().st_nlink > 1:
+        raise StudyFileError(
+            f"{path} has another name (a hard link), under which another process could write to "
+            "it; delete that name, or make a copy with: cp"
+        )
 
 
 def _lock(path: Path) -> int:

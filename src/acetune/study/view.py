@@ -27,7 +27,7 @@ from acetune.study.report_arrays import (
     read_checks,
     read_reports,
 )
-from acetune.study.store import Store, TrialRow, decoded_looks, understanding
+from acetune.study.store import Store, TrialRow, decoded_looks, require_log, understanding
 from acetune.trial.artifacts import Kept
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ class StudyView:
             self._begin()
             return
         # Once, what is no whole study file is refused; SQLite looks it through beside the reading.
+        require_log(self.path)
         with ThreadPoolExecutor(1) as beside:
             looked_through = beside.submit(lambda: Store.read(self.path).close())
             try:
