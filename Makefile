@@ -5,7 +5,12 @@ BIN := $(VENV)/bin
 # in the order of tests/conftest.py, not the files with most tests first
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo quick quick-tests test pythons lint format docs screenshots bench paper release clean
+# of speed, each beside its peers
+BENCHMARKS ?= decision_cost suggestion_cost engine_overhead ray_overhead optuna_overhead \
+	replay_speed fairness_metrics keep_model report_and_dashboard
+
+.PHONY: help demo quick quick-tests test pythons lint format docs screenshots bench bench-quick \
+	paper release clean
 
 help:
 	@echo "make demo    tune LightGBM under a fairness limit (about a minute)"
@@ -15,7 +20,8 @@ help:
 	@echo "make lint    the first three of these"
 	@echo "make docs    the documentation as a site, in site/"
 	@echo "make screenshots   the pictures of report, dashboard and terminal in docs/screenshots/"
-	@echo "make bench   the benchmarks, side by side with peers (about 40 minutes)"
+	@echo "make bench   the benchmarks of speed, side by side with peers (25 minutes; BENCHMARKS=NAME: one)"
+	@echo "make bench-quick   each of them on small sizes, which writes nothing (under 5 minutes)"
 	@echo "make paper   the paper's tables and figures again, in results/ (over 40 minutes)"
 	@echo "make release builds the packages in dist/, after all checks (docs/releasing.md)"
 
@@ -56,15 +62,11 @@ screenshots: $(VENV)/.dev
 	$(BIN)/python tools/screenshots.py
 
 bench: $(VENV)/.dev
-	$(BIN)/python benchmarks/decision_cost.py
-	$(BIN)/python benchmarks/suggestion_cost.py
-	$(BIN)/python benchmarks/engine_overhead.py
-	$(BIN)/python benchmarks/ray_overhead.py
-	$(BIN)/python benchmarks/optuna_overhead.py
-	$(BIN)/python benchmarks/replay_speed.py
-	$(BIN)/python benchmarks/fairness_metrics.py
-	$(BIN)/python benchmarks/keep_model.py
-	$(BIN)/python benchmarks/report_and_dashboard.py
+	@for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py || exit; done
+	$(BIN)/python tools/make_speed_page.py
+
+bench-quick: $(VENV)/.dev
+	@for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py --quick || exit; done
 
 paper: $(VENV)/.dev
 	$(BIN)/python -m paper

@@ -14,7 +14,6 @@ import contextlib
 import gc
 import itertools
 import logging
-import multiprocessing
 import os
 import statistics
 import sys
@@ -22,18 +21,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import acetune
-from acetune.study.coordinator import StudyCoordinator
-from acetune.study.store import Store
-from acetune.trial.link import Report
-from benchmarks.common import peak_rss_bytes, results_folder, rss_bytes, say, tree_cpu_s
+from benchmarks.common import results_folder, say, tree_cpu_s
 from benchmarks.speed import SpeedPage
-
-MEMORY_LIMIT_S = 360.0
 
 
 class Shape(NamedTuple):
@@ -76,7 +70,7 @@ Run: TypeAlias = Callable[[Shape, Path], float]
 def acetune_run(workers: int, constrained: bool = True) -> Run:
     """``tune()`` with ACE and a study file: every report is committed before it is answered."""
 
-    def run(shape: Shape, folder: Path, *callbacks: acetune.StudyCallback) -> float:
+    def run(shape: Shape, folder: Path) -> float:
         steps = shape.steps  # what belongs to this module cannot be sent to a worker
 
         def train(trial: acetune.Trial) -> None:
@@ -102,7 +96,6 @@ def acetune_run(workers: int, constrained: bool = True) -> Run:
             workers=workers,
             study=folder / "study.db",
             progress=False,
-            callbacks=callbacks,
         )
         seconds = time.perf_counter() - began
         require(result.ledger.reports, shape)
@@ -308,66 +301,6 @@ def solve(shapes: Shapes, deep: Timing, few: Timing, many: Timing) -> Cost:
     )
 
 
-# -- the driver's memory --------------------------------------------------------------------------
-
-
-class _Watch(acetune.StudyCallback):
-    """Looks at the driver's memory when the study begins and when it ends."""
-
-    def __init__(self) -> None:
-        self.before = self.after = 0
-
-    def on_start(self, status: Any) -> None:
-        """See StudyCallback."""
-        self.before = rss_bytes()
-
-    def on_end(self) -> None:
-        """See StudyCallback."""
-        self.after = rss_bytes()
-
-
-class DriverMemory(NamedTuple):
-    """Bytes."""
-
-    before: int
-    after: int
-    peak: int
-    seconds: float
-
-
-def memory_of_tune(shape: Shape) -> DriverMemory:
-    """Of a real study with two workers."""
-    watch = _Watch()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        run: Any = acetune_run(2)
-        seconds = run(shape, Path(folder), watch)
-    return DriverMemory(watch.before, watch.after, peak_rss_bytes(), seconds)
-
-
-def memory_of_coordinator(shape: Shape) -> DriverMemory:
-    """Of the coordinator with a study file, fed in this process: no workers."""
-    limit = acetune.Constraint("violation", upper=0.5)
-    stopper = acetune.Stopper(objective="loss", mode="min", constraints=[limit])
-    description: dict[str, Any] = {"objective": "", "constraints": "", "policy": "", "space": ""}
-    description |= {"settings": "", "versions": "", "code_hash": "", "created": 0.0}
-    with tempfile.TemporaryDirectory() as folder:
-        store = Store.create(Path(folder) / "study.db", description)
-        coordinator = StudyCoordinator(store, stopper)
-        before, began = rss_bytes(), time.perf_counter()
-        for _ in range(shape.trials):
-            with store.transaction():
-                trial = coordinator.add_trial({"x": 0.5})
-                coordinator.begin(trial, shape.steps, 0.0)
-            for step in range(1, shape.steps + 1):
-                with store.transaction():
-                    value = 0.1 + abs(step - 20) / 10_000
-                    coordinator.report(trial, Report(step, value, primary_cost_s=0.001))
-        seconds = time.perf_counter() - began
-        after = rss_bytes()
-        store.close()
-    return DriverMemory(before, after, peak_rss_bytes(), seconds)
-
-
 # -- the benchmark --------------------------------------------------------------------------------
 
 
@@ -441,15 +374,6 @@ def main() -> None:
         ["core/*", "policies/*", "study/*", "run/*", "trial/*", "interprocess/*"],
     )
     found = measure(others, on_ray, rounds)
-    ours = found[OURS_2]
-    shape = Shape(50 if options.quick else 5_000, 200)
-    expected = shape.reports * median(ours, "per_report") / 2  # two at once
-    real = expected < MEMORY_LIMIT_S
-    how = "of a study with two workers" if real else "of the coordinator, fed without workers"
-    say(f"memory {how}: {shape.reports:,} reports")
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        memory = pool.apply(memory_of_tune if real else memory_of_coordinator, (shape,))
-
     page.add(
         f"Medians of {rounds} rounds in which the contenders take turns.",
         "",
@@ -473,14 +397,6 @@ def main() -> None:
         row += [f"{median(costs, 'per_trial') * 1e3:.1f}", f"{median(costs, 'start'):.2f}"]
         rows.append(row)
     page.table(["", "report us", "CPU us", "to Ray's", "to SQLite's", "trial ms", "start s"], rows)
-    grown = memory.after - memory.before
-    page.add(
-        f"Memory {how}, {shape.trials:,} trials of {shape.steps} steps, {shape.reports:,} reports "
-        f"in {memory.seconds:.0f} s:",
-        f"{memory.before / 1e6:.0f} MB before, {memory.after / 1e6:.0f} MB after, "
-        f"{memory.peak / 1e6:.0f} MB at the peak; {grown / shape.reports:.0f} bytes a report.",
-        "",
-    )
     if not options.quick:
         add_targets(page, found)
     page.write(results_folder(options.results, options.quick))

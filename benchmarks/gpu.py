@@ -20,7 +20,6 @@ import functools
 import itertools
 import json
 import multiprocessing
-import sqlite3
 import statistics
 import sys
 import tempfile
@@ -36,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import acetune
 from acetune.constraints import LatencyCheck
 from acetune.constraints.latency import measure_latency
+from acetune.study.store import CheckRow, Store
 from benchmarks.common import results_folder, say, versions
 from benchmarks.speed import SpeedPage
 
@@ -187,7 +187,7 @@ def sharing(page: SpeedPage, folder: Path, trials: int) -> None:
             )
             steps.setdefault(title, []).extend(row["step_s"] for row in noted(log))
             reports.setdefault(title, []).extend(row["report_s"] for row in noted(log))
-            checks += select(study, "SELECT cost_s FROM checks WHERE cost_s IS NOT NULL")
+            checks += [check.cost_s or 0.0 for check in checks_of(study)]
     page.add("Steps, reports and checks, medians in ms:", "")
     rows = [["two processes without acetune", ms(plain_steps), "", ""]]
     for title in steps:
@@ -252,7 +252,7 @@ def latency(page: SpeedPage, folder: Path, trials: int) -> None:
             constraints=[limit],
             max_trials=trials,
         )
-        found = select(study, "SELECT value FROM checks WHERE value IS NOT NULL")
+        found = [check.value for check in checks_of(study) if check.value is not None]
         spread = f"{min(found):.3f} to {max(found):.3f}"
         table.append([title, f"{statistics.median(found):.3f}", spread, f"{len(found)} checks"])
         page.figure(
@@ -268,10 +268,10 @@ def latency(page: SpeedPage, folder: Path, trials: int) -> None:
     page.table(["95th percentile of a call, ms", "median", "least to most", "of"], table)
 
 
-def select(study: Path, query: str) -> list[float]:
-    """A column of the study file."""
-    with contextlib.closing(sqlite3.connect(study)) as file:
-        return [row[0] for row in file.execute(query)]
+def checks_of(study: Path) -> list[CheckRow]:
+    """All checks of a study."""
+    with contextlib.closing(Store.read(study)) as store:
+        return [check for _, checks in store.reports() for check in checks]
 
 
 def out_of_memory(page: SpeedPage, folder: Path, trials: int) -> None:
@@ -298,10 +298,10 @@ def out_of_memory(page: SpeedPage, folder: Path, trials: int) -> None:
         retries=0,
         max_failures=trials + 1,
     )
-    with contextlib.closing(sqlite3.connect(study)) as file:
+    with contextlib.closing(Store.read(study)) as store:
         ended = [
-            (json.loads(params)["greedy"], state, (said or "").strip().splitlines()[-1:])
-            for params, state, said in file.execute("SELECT params, state, traceback FROM trials")
+            (row.params["greedy"], row.state, str(row.reason).strip().splitlines()[:1])
+            for row in store.attempts()
         ]
     greedy = [state for wants, state, _ in ended if wants]
     others = [state for wants, state, _ in ended if not wants]

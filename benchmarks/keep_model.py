@@ -143,7 +143,7 @@ def main(arguments: Sequence[str]) -> None:
         cells = [f"{ms(taken)} ({ratio(taken, found[PLAIN]):.1f})" for taken in found.values()]
         rows.append([name, *cells])
         page.figure(
-            f"keep-{name.replace(' ', '')}",
+            f"keep-{name.replace(' ', '').lower()}",
             f"keeping a model of {name}, with checksum and sync to disk",
             [second * 1e3 for second in found[DURABLE]],
             "ms",
@@ -166,7 +166,7 @@ def main(arguments: Sequence[str]) -> None:
         times = ratio(taken[AS_IT_IS], taken[WITHOUT])
         rows.append([name, ms(taken[WITHOUT]), f"{ms(taken[AS_IT_IS])} ({times:.1f})"])
         page.figure(
-            f"report-keeping-{name.replace(' ', '')}",
+            f"report-keeping-{name.replace(' ', '').lower()}",
             f"a report that keeps a model of {name}",
             [second * 1e3 for second in taken[AS_IT_IS]],
             "ms",

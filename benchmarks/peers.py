@@ -41,6 +41,7 @@ PEERS = {  # policy and searcher of what people use instead
     "Optuna's TPE, Hyperband": ("hyperband", "tpe"),
     "FLAML's BlendSearch": ("none", "blendsearch"),
     "ASHA, random search (Ray Tune)": ("asha", "random"),
+    "acetune's asha-lex, forest": ("asha-lex", "forest"),
 }
 RATIOS, CONFIGS, SEEDS = (2.0, 24.0), 50, 5
 
@@ -52,6 +53,8 @@ class Job(NamedTuple):
     limit: str
     ratio: float
     seed: int
+    workers: int
+    configs: int
 
 
 class Raced(NamedTuple):
@@ -69,7 +72,7 @@ def race(job: Job) -> list[Raced]:
     """The default against each peer."""
     table = job.source.read()
     judged = judge(table, [parse_limit(job.limit)], job.ratio)
-    scale, budget = regret_scale(judged), budget_s(table, CONFIGS, plan.WORKERS)
+    scale, budget = regret_scale(judged), budget_s(table, job.configs, job.workers)
 
     def run(policy: str, searcher: str) -> Run:
         with faster_tpe() if searcher == "tpe" else contextlib.nullcontext():
@@ -78,7 +81,7 @@ def race(job: Job) -> list[Raced]:
                 policy,
                 searcher=searcher,
                 seed=job.seed,
-                workers=plan.WORKERS,
+                workers=job.workers,
                 budget_s=budget,
             )
 
@@ -112,6 +115,11 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--table", action="append", default=[], help="a table or a family; repeat")
     parser.add_argument("--most", type=int, help="so many tables of each family at most")
     parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--workers", type=int, default=plan.WORKERS)
+    parser.add_argument(
+        "--configs", type=int, default=CONFIGS, help="the budget: so many are trained in it"
+    )
+    parser.add_argument("--ratio", action="append", type=float, help="of a check; repeat")
     parser.add_argument("--processes", type=int, default=available_cores())
     parser.add_argument("--out", type=Path, help="folder for the page; default: print only")
     options = parser.parse_args(arguments)
@@ -123,10 +131,10 @@ def main(arguments: Sequence[str]) -> None:
     if not sources:
         parser.error("name a folder of tables, or take the grid's with --own")
     jobs = [
-        Job(source, limit, ratio, seed)
+        Job(source, limit, ratio, seed, options.workers, options.configs)
         for source in sources
         for limit in source.limits.values()
-        for ratio in RATIOS
+        for ratio in options.ratio or RATIOS
         for seed in range(options.seeds)
     ]
     raced: list[Raced] = []
@@ -140,19 +148,21 @@ def main(arguments: Sequence[str]) -> None:
     hidden = {str(path) for path in (*options.folders, options.out)}
     shown = ["FOLDER" if given in hidden else given for given in arguments]
     page = Page("How soon a peer's answer is reached", "peers", shown)
-    write(page, raced, len(sources), options.seeds)
+    write(page, raced, jobs, len(sources))
     page.write(options.out)
 
 
-def write(page: Page, raced: Sequence[Raced], tables: int, seeds: int) -> None:
+def write(page: Page, raced: Sequence[Raced], jobs: Sequence[Job], tables: int) -> None:
     """A table of times, and one of regrets."""
     families = [*dict.fromkeys(each.family for each in raced), "all"]
+    ratios = " and ".join(f"{ratio:g}" for ratio in dict.fromkeys(job.ratio for job in jobs))
+    seeds = len({job.seed for job in jobs})
     page.add(
         f"`{DEFAULT_POLICY}` with `{DEFAULT_SEARCHER}`, the default of `tune()`, on {tables} "
-        f"tables, hard and easy limits, checks of {' and '.join(f'{r:g}' for r in RATIOS)} steps, "
-        f"the time of {CONFIGS} configurations on {plan.WORKERS} workers, {seeds} seeds. Peers "
-        "check the best checkpoint of each trial at its end, ASHA at its rungs too; suggestions "
-        "of all take the time that acetune.replay.simulator states.",
+        f"tables, hard and easy limits, checks of {ratios} steps, the time of {jobs[0].configs} "
+        f"configurations, workers: {jobs[0].workers}, seeds: {seeds}. Peers check the best "
+        "checkpoint of each trial at its end, ASHA at its rungs too; suggestions of all take the "
+        "time that acetune.replay.simulator states.",
         "",
         "Share of the budget after which the default knows an answer as good as the peer's at the "
         "end of it: median over runs; in brackets the share of runs in which it never does. Below "

@@ -364,7 +364,7 @@ def add_driver(page: SpeedPage, found: CostsByLevel) -> None:
 
 def add_model(page: SpeedPage, costs: dict[str, list[Cost]], level: int, broadcast: float) -> None:
     """What limits a large cluster."""
-    page.add(f"## What limits a cluster of {WORKERS:,} workers", "")
+    page.add(f"### What limits a cluster of {WORKERS:,} workers", "")
     files = median(costs[ASHA], "files")
     rows = []
     shares = {}

@@ -1,4 +1,4 @@
-"""A loop of one's own: acetune decides when to check and whom to stop, and does nothing else."""
+"""A loop of one's own: acetune decides when to check and which trials to stop."""
 
 import random
 

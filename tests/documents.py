@@ -26,32 +26,44 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("**/*.md"))
 _CODE = re.compile(
-    r"^(?P<indent> *)```python\n(?P<block>.*?)^(?P=indent)```"
+    r"^(?P<indent> *)```python(?: hl_lines=\"(?P<marked>[\d ]+)\")?\n(?P<block>.*?)^(?P=indent)```"
     r"|^<!-- setup\n(?P<setup>.*?)^-->",
     re.MULTILINE | re.DOTALL,
 )
 # pages that load frameworks, which takes long; their warnings are not ours to make errors of
 FRAMEWORKS = {
     "callbacks.md": "error::DeprecationWarning",
-    "callbacks_neural.md": "default",
-    "cluster.md": "default",  # Ray
+    "howto/catboost.md": "error::DeprecationWarning",
+    "howto/cluster.md": "default",  # Ray
+    "howto/from_ray_tune.md": "default",
+    "howto/keras.md": "default",
+    "howto/lightgbm.md": "error::DeprecationWarning",
+    "howto/lightning.md": "default",
+    "howto/pytorch.md": "default",
+    "howto/scikit_learn.md": "error::DeprecationWarning",
+    "howto/slurm.md": "default",
+    "howto/trainer.md": "default",
+    "howto/xgboost.md": "error::DeprecationWarning",
     "trackers.md": "default",
 }
 # what the blocks of a page must have printed, beside the answers of their studies
 PRINTED = {
     "ask_and_tell.md": [r"^trial-\d+: rank \d+ of \d+", r"^best feasible: CheckedCheckpoint"],
-    "callbacks_neural.md": [r"^tensor\(\[.*\]"],
-    "cluster.md": [r"^best feasible: \{'rate'"],
     "concepts.md": [r"^5 valid stops", r"^4 invalid goes on", r"^best feasible: 0 0.8$"],
     "extend/callback.md": [r"^15 trials ended"],
     "extend/constraint.md": [r"True\n.*False"],
     "extend/policy.md": [r"rank|stopped"],
+    "howto/after_a_crash.md": [r"^1 +2 +finished +20$"],
+    "howto/from_optuna.md": [r"^\{'rate': .*\n(?:.*\n)*FoundCheckpoint\(trial="],
+    "howto/from_ray_tune.md": [r"^best feasible: \{'rate'"],
+    "howto/none_feasible.md": [r"^none feasible\nFoundCheckpoint\(.*\nsize at 5: 0\.\d+"],
+    "howto/two_constraints.md": [r"^parity at 0\.12, recall at 0\.5: 0\.\d+"],
     "latency.md": [r"^p50 .* ms \(500 calls on .*\)\nEstimate\(value="],
     "optuna.md": [r"^FoundCheckpoint\(trial=", r"'size': Estimate\(value=(?:[0-4]\.|5\.0\b)"],
     "own_checks.md": [r"^[1-9]\d* turned down", r"^errors: errors want upper="],
     "policies.md": [r"^none .* 1200 reports", r"^adaptive .* [1-9]\d\d reports"],
     "replay.md": [r"^none: .*\nasha: .*\nace: "],
-    "resume.md": [r"^6 trials\n10 trials", r"^1 +2 +finished +20$"],
+    "resume.md": [r"^6 trials\n10 trials"],
     "see.md": [r"^9 figures"],
     "several_constraints.md": [r"^\(False, 0\.7\d*\)", r"True 0.0\n"],
     "start.md": [r"^status +certified$", r"^certified \{'rate'", r"^gap at 0\.15: 0\.\d+ \(trial"],
@@ -66,6 +78,7 @@ class Block(NamedTuple):
     line: int  # of its first line of code, from 1
     code: str
     hidden: bool
+    marked: tuple[int, ...] = ()  # lines of it that the site marks as new
 
 
 class Shown(NamedTuple):
@@ -85,7 +98,8 @@ def blocks(page: Path) -> list[Block]:
         line = text.count("\n", 0, match.start(name)) + 1
         indent = match["indent"] or ""
         code = re.sub(f"^{indent}", "", match[name], flags=re.MULTILINE)
-        found.append(Block(line, code, hidden=name == "setup"))
+        marked = tuple(map(int, (match["marked"] or "").split()))
+        found.append(Block(line, code, name == "setup", marked))
     return found
 
 
@@ -132,7 +146,7 @@ def play(name: str) -> None:
     page = Path(name)
     names = vars(sys.modules["__main__"])
     shown = []
-    for line, code, hidden in blocks(page):
+    for line, code, hidden, _ in blocks(page):
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             exec(compile("\n" * (line - 1) + code, name, "exec"), names)

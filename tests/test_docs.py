@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from documents import blocks
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "acetune"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -56,13 +58,12 @@ def test_the_readme_is_read_in_five_minutes() -> None:
 
 
 def test_the_commands_of_the_replay_run(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "replay.md").read_text()
-    text = text[text.index("## In three commands") : text.index("The repository has")]
-    commands = re.findall(r"^    (acetune .*)$", text, re.MULTILINE)
+    page = ROOT / "docs" / "howto" / "choose_a_policy.md"
+    (tmp_path / "study.py").write_text(blocks(page)[0].code)
+    commands = re.findall(r"^    (acetune .*)$", page.read_text(), re.MULTILINE)
     assert len(commands) == 3
     for command in commands:
-        words = command.replace("examples/", f"{ROOT / 'examples'}/").split()
-        words = [sys.executable, "-m", *words]
+        words = [sys.executable, "-m", *command.split()]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=170)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "over-time.html").exists()

@@ -39,9 +39,9 @@ def test_imports_say_what_is_slow(name: str, reason: str | None) -> None:
         (TESTS / "callbacks" / "test_lightning.py", True),
         (TESTS / "constraints" / "test_transformer.py", True),  # by importorskip
         (TESTS / "constraints" / "test_size.py", False),  # in two of its tests, which skip
-        (ROOT / "examples" / "pytorch.py", True),
+        (ROOT / "examples" / "two_constraints_pytorch.py", True),
         (ROOT / "examples" / "quickstart.py", False),
-        (DOCS / "callbacks_neural.md", True),
+        (DOCS / "howto" / "lightning.md", True),
         (DOCS / "callbacks.md", False),
     ],
     ids=lambda value: value.name if isinstance(value, Path) else "",

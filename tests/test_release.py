@@ -9,8 +9,9 @@ import pytest
 
 import acetune
 from documents import ROOT
+from tools import make_speed_page
 from tools.pythons import supported
-from tools.release import ProblemError, refuse_if_not_dated
+from tools.release import ProblemError, refuse_if_measured_on_older_code, refuse_if_not_dated
 
 
 def test_the_version_is_the_same_everywhere() -> None:
@@ -34,3 +35,11 @@ def test_a_version_that_the_changelog_does_not_date_is_not_released(first: str) 
 
 def test_every_supported_version_of_python_is_tried() -> None:
     assert supported() == ["3.11", "3.12", "3.13"]
+
+
+def test_figures_of_older_code_are_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make_speed_page, "older", lambda found: ["ray_overhead", "gpu"])
+    with pytest.raises(ProblemError, match=r'make bench BENCHMARKS="ray_overhead"$'):
+        refuse_if_measured_on_older_code()
+    monkeypatch.setattr(make_speed_page, "older", lambda found: ["gpu"])
+    refuse_if_measured_on_older_code()

@@ -77,12 +77,22 @@ class Panel(NamedTuple):
 
 
 class Study(NamedTuple):
-    """What the picture shows of a study with one constraint."""
+    """What the picture shows of a study; of several constraints one with an upper limit."""
 
     trials: pd.DataFrame
     reports: pd.DataFrame
     checks: pd.DataFrame
     about: dict[str, Any]
+
+    @property
+    def constraint(self) -> dict[str, Any]:
+        """The one that is drawn."""
+        return next(one for one in self.about["constraints"] if one.get("upper") is not None)
+
+    @property
+    def rising(self) -> bool:
+        """Whether a greater objective is better."""
+        return bool(self.about["objective"]["mode"] == "max")
 
 
 def main() -> None:
@@ -107,13 +117,18 @@ def read(file: Path) -> Study:
 NAMES = ("trials", "reports", "checks")
 
 
-def picture(study: Study) -> str:
+def picture(study: Study, what: str = "configurations of LightGBM") -> str:
     """The SVG."""
-    constraint = study.about["constraints"][0]
-    name, limit = constraint["name"], constraint["upper"]
-    objective = study.about["objective"]["name"].upper()
+    name, limit = study.constraint["name"], study.constraint["upper"]
+    objective = study.about["objective"]["name"]
+    objective = {"auc": "AUC"}.get(objective, objective)
     checked = _checked(study)
-    low, high = study.reports["objective"].quantile(0.05), study.reports["objective"].max()
+    values = study.reports["objective"]
+    low, high = (
+        (values.quantile(0.05), values.max())
+        if study.rising
+        else (values.min(), values.quantile(0.95))
+    )
     y = (math.floor(low * 50) / 50, math.ceil(high * 100) / 100)
     curves = Panel(64, 440, (1, study.reports["step"].max()), y, log=True)
     trade = Panel(520, 896, (0, round(limit * 2.4, 2)), y)
@@ -121,8 +136,8 @@ def picture(study: Study) -> str:
     parts = [
         *_axes(curves, "step", objective), *_axes(trade, name, objective),
         *_limit(trade, limit), *_curves(study, curves, when),
-        *_points(checked, curves, trade, limit, when), *_frontiers(checked, trade, limit, when),
-        *_stops(study, curves, when), *_answer(study, trade, when), *_words(study, name, limit),
+        *_points(checked, curves, trade, when), *_frontiers(study, checked, trade, when),
+        *_stops(study, curves, when), *_answer(study, trade, when), *_words(study, name, what),
     ]  # fmt: skip
     label = escape(_alt(study, name, limit), {'"': "&quot;"})
     return (
@@ -151,10 +166,17 @@ class Clock:
 
 
 def _checked(study: Study) -> pd.DataFrame:
-    """Each check with the objective of the checkpoint that was checked."""
+    """Each check with the objective of its checkpoint, and whether that keeps all limits."""
     rows = study.reports.set_index("seq")
-    checks = study.checks.dropna(subset=["value"]).copy()
+    checks = study.checks.dropna(subset=["value"])
+    keeps = pd.Series(True, rows.index)
+    for limit in study.about["constraints"]:
+        value = checks[checks["constraint"] == limit["name"]].set_index("seq")["value"]
+        within = value.between(limit.get("lower") or -math.inf, limit.get("upper") or math.inf)
+        keeps &= within.reindex(keeps.index, fill_value=False)
+    checks = checks[checks["constraint"] == study.constraint["name"]].copy()
     checks["objective"] = rows.loc[checks["seq"], "checked_objective"].to_numpy()
+    checks["keeps"] = keeps.loc[checks["seq"]].to_numpy()
     return checks.dropna(subset=["objective"])
 
 
@@ -194,14 +216,12 @@ def _curves(study: Study, panel: Panel, when: Clock) -> list[str]:
     return made
 
 
-def _points(
-    checked: pd.DataFrame, curves: Panel, trade: Panel, limit: float, when: Clock
-) -> list[str]:
+def _points(checked: pd.DataFrame, curves: Panel, trade: Panel, when: Clock) -> list[str]:
     made = []
     for row in checked.itertuples():
         style = f'style="animation-delay:{when(row.seq)}s"'
         for x, y in (curves.at(row.step, row.objective), trade.at(row.value, row.objective)):
-            if row.value <= limit:
+            if row.keeps:
                 made.append(f'<circle class="p v" {style} cx="{x:g}" cy="{y:g}" r="2.6"/>')
             else:
                 made.append(
@@ -210,15 +230,16 @@ def _points(
     return made
 
 
-def _frontiers(checked: pd.DataFrame, trade: Panel, limit: float, when: Clock) -> list[str]:
+def _frontiers(study: Study, checked: pd.DataFrame, trade: Panel, when: Clock) -> list[str]:
     """The best objective within each value of the constraint, as it was known at some times."""
     made = []
+    sign, limit = 1 if study.rising else -1, study.constraint["upper"]
     stages = [when.end * (n + 1) / FRONTIERS for n in range(FRONTIERS)]
     for begin, end in zip(stages, [*stages[1:], math.inf], strict=True):
         known = checked[[when(seq) <= begin for seq in checked["seq"]]]
         points: list[tuple[float, float]] = []
-        for row in known[known["value"] <= limit].sort_values("value").itertuples():
-            if not points or row.objective > points[-1][1]:
+        for row in known[known["keeps"]].sort_values("value").itertuples():
+            if not points or sign * row.objective > sign * points[-1][1]:
                 if points:
                     points.append((row.value, points[-1][1]))
                 points.append((row.value, row.objective))
@@ -250,11 +271,11 @@ def _found(study: Study) -> tuple[float, float]:
     """Constraint and objective of the answer, as the search measured them."""
     trial, step = (study.about["answer"][key] for key in ("trial", "step"))
     row = study.trials.set_index("trial").loc[trial]
-    checks = study.checks[(study.checks["trial"] == trial) & (study.checks["step"] == step)]
+    checks = study.checks[study.checks["constraint"] == study.constraint["name"]]
+    checks = checks[(checks["trial"] == trial) & (checks["step"] == step)]
     reports = study.reports[(study.reports["trial"] == trial) & (study.reports["step"] == step)]
     if checks.empty or reports.empty:
-        name = study.about["constraints"][0]["name"]
-        return float(row[f"constraint.{name}"]), float(row["found_objective"])
+        return float(row[f"constraint.{study.constraint['name']}"]), float(row["found_objective"])
     return float(checks["value"].iloc[-1]), float(reports["objective"].iloc[0])
 
 
@@ -275,15 +296,18 @@ def _answer(study: Study, trade: Panel, when: Clock) -> list[str]:
     ]
 
 
-def _words(study: Study, name: str, limit: float) -> list[str]:
+def _words(study: Study, name: str, what: str) -> list[str]:
     stopped = int((study.trials["state"] == "stopped").sum())
-    checks, reports = len(study.checks), len(study.reports)
+    checks, reports = study.checks["seq"].nunique(), len(study.reports)
+    kept = (
+        "all within limits" if len(study.about["constraints"]) > 1 else f"{name} within its limit"
+    )
     y = HEIGHT - 16
     return [
-        f'<text class="h" x="24" y="32">{len(study.trials)} configurations of LightGBM, '
+        f'<text class="h" x="24" y="32">{len(study.trials)} {what}, '
         f"{stopped} stopped early, {checks} checks in {reports:,} reports</text>",
         f'<circle class="v" cx="30" cy="{y - 4}" r="3.5"/><text class="q" x="42" y="{y}">'
-        f"checked, {escape(name)} within its limit</text>",
+        f"checked, {escape(kept)}</text>",
         f'<path class="i" d="M268 {y - 8.5:g}l4.5 4.5-4.5 4.5-4.5-4.5z"/>'
         f'<text class="q" x="280" y="{y}">checked, beyond it</text>',
         f'<path class="x" d="M426 {y - 8}l7 7m0-7l-7 7"/><text class="q" x="440" y="{y}">'

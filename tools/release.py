@@ -1,8 +1,9 @@
 """Builds the packages of a release, and tries them as a user would: the end of ``make release``.
 
-It stops at the first thing that is not ready: something not committed, a version that the changelog
-does not date, a package that an index would refuse, a wheel that does not run the demo in an
-environment with nothing else. It uploads nothing. docs/releasing.md has the whole list.
+It stops at the first thing that is not ready: something not committed, figures of speed that were
+measured on older code, a version that the changelog does not date, a package that an index would
+refuse, a wheel that does not run the demo in an environment with nothing else. It uploads nothing.
+docs/releasing.md has the whole list.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tools import make_speed_page
+
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 
@@ -29,6 +34,7 @@ def main() -> None:
     """Check, build, try."""
     version = the_version()
     refuse_if_not_committed()
+    refuse_if_measured_on_older_code()
     refuse_if_not_dated((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version)
     shutil.rmtree(DIST, ignore_errors=True)
     call([sys.executable, "-m", "build", "--outdir", DIST, ROOT])
@@ -51,6 +57,17 @@ def refuse_if_not_committed() -> None:
     changed = call(["git", "status", "--porcelain"]).strip()
     if changed:
         raise ProblemError(f"these files are not committed:\n{changed}")
+
+
+def refuse_if_measured_on_older_code() -> None:
+    """The figures of speed in the documentation are of the code that is released."""
+    make_speed_page.require_agreement()
+    names = sorted({*make_speed_page.older(make_speed_page.results())} - make_speed_page.ELSEWHERE)
+    if names:
+        raise ProblemError(
+            "these figures of speed are of older code; run, on two cores that nothing else uses:\n"
+            f'make bench BENCHMARKS="{" ".join(names)}"'
+        )
 
 
 def refuse_if_not_dated(changelog: str, version: str) -> None:
@@ -89,5 +106,5 @@ def call(command: Sequence[str | Path], cwd: str | Path = ROOT) -> str:
 if __name__ == "__main__":
     try:
         main()
-    except ProblemError as problem:
+    except (ProblemError, make_speed_page.ProblemError) as problem:
         sys.exit(f"not ready: {problem}")

@@ -57,9 +57,9 @@ def main() -> None:
 
 
 @contextmanager
-def terminal(command: str, folder: Path) -> Iterator[None]:
+def terminal(command: str, folder: Path, lines: int = LINES) -> Iterator[None]:
     """A command in a terminal that nobody sees."""
-    size = ("-x", str(COLUMNS), "-y", str(LINES))
+    size = ("-x", str(COLUMNS), "-y", str(lines))
     new = ("new-session", "-d", *size, "-c", str(folder.resolve()), f"{command}; sleep 600")
     subprocess.run([*TMUX, *new], check=True)
     try:

@@ -2,26 +2,46 @@
 
 Pages link to files beside `docs/`: examples, measurements, the changelog. On a code host such a
 link opens the file. For the site the file is made a page under `from/`, and the link is bent to it,
-so that the same text is right in both places. Hidden set-up code of the tests is taken out.
+so that the same text is right in both places. A link to a packed study opens its report page, which
+is made here. Hidden set-up code of the tests is taken out, and figures of speed that are older than
+the code they measured get a mark.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import posixpath
 import re
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
+
+from acetune.report.html import write_report
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tools import make_speed_page
 
 ROOT = Path(__file__).parent.parent
 FOLDER = "from"
 LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 HIDDEN = re.compile(r"^<!-- setup\b.*?-->\n*", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^(?P<fence>`{3,}).*?^(?P=fence)", re.MULTILINE | re.DOTALL)
+
+
+def on_pre_build(config: MkDocsConfig) -> None:
+    """Refuse figures of speed that have no source, or that say something else."""
+    try:
+        make_speed_page.require_agreement()
+    except make_speed_page.ProblemError as problem:
+        raise PluginError(str(problem)) from None
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -50,6 +70,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for notebook in docs.rglob("*.ipynb"):
         place = notebook.relative_to(docs).with_suffix(".md").as_posix()
         files.append(File.generated(config, place, content=_notebook(notebook)))
+    for study in docs.rglob("*.db.gz"):
+        place = study.relative_to(docs).as_posix().replace(".db.gz", ".html")
+        files.append(File.generated(config, place, content=_report(study)))
     return files
 
 
@@ -70,7 +93,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             place = _place(target / "README.md")
         else:
             place = _place(target)
-        if docs in source.parents and docs in target.parents:
+        if target.name.endswith(".db.gz"):
+            place = place.replace(".db.gz", ".html")
+        elif docs in source.parents and docs in target.parents:
             return found[0]
         relative = posixpath.relpath(place, posixpath.dirname(uri) or ".")
         return f"{found[1]}{relative}{found[3] or ''}{found[4]}"
@@ -79,8 +104,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     for fence in FENCE.finditer(markdown):  # code is left as it is
         parts += [LINK.sub(bend, markdown[at : fence.start()]), fence[0]]
         at = fence.end()
-    text = "".join([*parts, LINK.sub(bend, markdown[at:])])
-    return HIDDEN.sub("", text)
+    text = HIDDEN.sub("", "".join([*parts, LINK.sub(bend, markdown[at:])]))
+    is_speed = source == ROOT / make_speed_page.PAGE
+    return make_speed_page.marked_page(text) if is_speed else make_speed_page.marked(text)
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -115,6 +141,14 @@ def _place(path: Path) -> str:
 def _example(path: Path) -> str:
     name = path.relative_to(ROOT).as_posix()
     return f"# {path.name}\n\n`{name}`\n\n```python\n{path.read_text(encoding='utf-8')}```\n"
+
+
+def _report(path: Path) -> bytes:
+    """The report page of a packed study."""
+    with tempfile.TemporaryDirectory() as folder:
+        study = Path(folder) / path.stem
+        study.write_bytes(gzip.decompress(path.read_bytes()))
+        return write_report(study, study.with_suffix(".html")).read_bytes()
 
 
 def _notebook(path: Path) -> str:

@@ -246,7 +246,7 @@ def test_a_helper_that_dies_is_a_failed_check_and_is_started_anew(helper: Any) -
     failed = measured(lambda: os.kill(os.getpid(), signal.SIGKILL))
     assert isinstance(failed, FailedCheck)
     assert "which is set aside, was killed by SIGKILL (" in failed.error
-    assert "); it is started anew" in failed.error
+    assert "); it is started again" in failed.error
     assert isinstance(measured(lambda: None), Estimate)
     process = helper.run(where, None)[0]
     failed = measured(lambda: 1 / 0)

@@ -116,7 +116,7 @@ def test_a_resumed_study_has_the_same_brackets(study: Path) -> None:
     for number in range(1, 6):
         old, new = (c.stopper.history.trials[number] for c in (before, after))
         assert policy.bracket(new) == policy.bracket(old) == (number - 1) % 3
-        assert [g.id for _, g, _ in new.filings] == [g.id for _, g, _ in old.filings]
+        assert [group for _, group, _ in new.filings] == [group for _, group, _ in old.filings]
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,15 @@ import contextlib
 import select
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from acetune.run import _ray_connections as module
 from acetune.run._messages import DriverChannel, Notice
 from acetune.run._ray_connections import ConnectionListener, Pass, enter
-from run.helpers import wait_for
+from run.helpers import output_of, script, wait_for
 
 
 @pytest.fixture
@@ -86,6 +87,130 @@ def test_the_key_is_not_shown(listener: ConnectionListener) -> None:
     with contextlib.closing(ConnectionListener("127.0.0.1")) as other:
         assert len(card.key) == 32 and card.key != other.new_pass().key
     assert repr(card.key) not in repr(card) and repr(card.token) not in repr(card)
+
+
+class Between:
+    """Stands between driver and worker, and changes what a worker sends."""
+
+    def __init__(self, listener: ConnectionListener, change: Callable[[bytes], bytes]) -> None:
+        self.card = listener.new_pass()
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._to, self._change = self.card.address, change
+        self.card = self.card._replace(address=self._server.getsockname())
+        self.changing = threading.Event()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with self._server:
+            worker, _ = self._server.accept()
+        with worker, socket.create_connection(self._to) as driver:
+            back = threading.Thread(target=self._pass_on, args=(driver, worker, bytes))
+            back.start()
+            self._pass_on(worker, driver, self._change)
+            back.join()
+
+    def _pass_on(
+        self, one: socket.socket, other: socket.socket, change: Callable[[bytes], bytes]
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while piece := one.recv(65536):
+                other.sendall(change(piece) if self.changing.is_set() else piece)
+            other.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda piece: piece.replace(b"second", b"other!"),
+        lambda piece: piece + piece,
+        lambda piece: piece[: len(piece) // 2] + bytes([piece[-1] ^ 1]) + piece[len(piece) // 2 :],
+    ],
+    ids=["changed", "repeated", "inserted"],
+)
+def test_what_the_worker_has_not_sent_is_not_read(
+    listener: ConnectionListener, change: Callable[[bytes], bytes]
+) -> None:
+    between = Between(listener, change)
+    with contextlib.closing(enter(between.card)) as worker:
+        ((_, pipe),) = come_in(listener)
+        heard: list[object] = []
+        worker.send(Notice("first"))
+        wait_for(lambda: heard.extend(pipe.receive()) or heard, "the first")
+        between.changing.set()
+        worker.send(Notice("second"))
+        worker.send(Notice("third"))
+        wait_for(lambda: heard.extend(pipe.receive()) or pipe.broken, "the breach")
+        assert "seal" in (pipe.broken or "") or "began with" in (pipe.broken or "")
+        sent = [Notice(text) for text in ("first", "second", "third")]
+        assert heard == sent[: len(heard)]  # each at most once, in order, as it was
+        pipe.close()
+
+
+def test_a_token_lets_in_once(listener: ConnectionListener) -> None:
+    card = listener.new_pass()
+    worker = entering(card)
+    ((_, pipe),) = come_in(listener)
+    with contextlib.closing(enter(card)) as second, pytest.raises((EOFError, ConnectionError)):
+        second.receive()
+    assert listener.collect() == []
+    pipe.send("good-bye")
+    worker.join()
+    pipe.close()
+
+
+OUT_OF_DESCRIPTORS = """
+import os, resource, select, threading, time
+from acetune.run._ray_connections import ConnectionListener, enter
+
+listener = ConnectionListener("127.0.0.1")
+cards = [listener.new_pass() for _ in range(3)]
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+read, write = os.pipe()
+if os.fork() == 0:  # the workers, with descriptors of their own
+    os.read(read, 1)
+    pipes = [enter(card) for card in cards]
+    print("in", len(pipes), flush=True)
+    time.sleep(2)
+    os._exit(0)
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+taken = []
+try:
+    while True:
+        taken.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    os.write(write, b"!")
+time.sleep(1.5)
+for descriptor in taken:
+    os.close(descriptor)
+come = []
+end = time.monotonic() + 60
+while len(come) < 3 and time.monotonic() < end:
+    select.select([listener.bell], [], [], 1.0)
+    come += listener.collect()
+print("come", len(come), flush=True)
+"""
+
+
+def test_a_driver_without_descriptors_takes_workers_later(tmp_path: Path) -> None:
+    with script(tmp_path / "driver.py", OUT_OF_DESCRIPTORS) as driver:
+        assert "come 3" in output_of(driver)
+
+
+def test_strangers_are_few(listener: ConnectionListener) -> None:
+    card = listener.new_pass()
+    with contextlib.ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(card.address, timeout=20))
+            for _ in range(module._MOST_STRANGERS + 20)
+        ]
+        worker = entering(card)
+        ((_, pipe),) = come_in(listener)
+        with contextlib.suppress(ConnectionResetError):
+            while silent[0].recv(4096):  # who came first was sent away
+                pass
+        pipe.send("good-bye")
+        worker.join()
+        pipe.close()
 
 
 def test_nobody_is_taken_after_closing() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
-import platform
 import random
+import select
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -15,24 +18,35 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results"
-NAMES = ("stopper_calls",)
+RESULTS = HERE.parents[1] / ".chaos"
+TESTS = str(HERE.parents[1] / "tests")
+NAMES = (
+    "local_kills",
+    "ray_kills",
+    "ray_tuner",
+    "optuna_kills",
+    "power_cuts",
+    "training_code",
+    "damaged_files",
+    "hostile_files",
+    "stopper_calls",
+    "load",
+)
 """The modules of this package that are parts, in the order of the page."""
 
 FAULTS = {
     "lost": "an acknowledged report that is not in the study file",
     "doubled": "a report that is there twice",
+    "altered": "a report that has another value than was given",
     "wrong": "an answer, a state or a reason that is not true",
     "raw error": "an exception that is none of acetune's documented ones",
     "orphan": "a process that outlives its driver",
     "hang": "what does not end",
 }
-_KEPT_EXAMPLES = 5
 
 
 @dataclass
@@ -41,6 +55,7 @@ class Tally:
 
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[tuple[str, str]] = field(default_factory=list)
+    skipped: str = ""  # why nothing was tried
 
     def count(self, what: str, many: int = 1) -> None:
         """Something was done, or came out: ``kills``, ``reports acknowledged``."""
@@ -70,33 +85,53 @@ class Part:
         assertion that fails in it counts as ``wrong``, any other exception as ``raw error``.
     rounds:
         How many make the whole.
-    short:
-        How many are tried with every ``make test``.
+    small:
+        A smaller round, which is tried with every ``make test``; none where that takes too long.
     limit_s:
-        A round that takes longer hangs. Only one that runs in this process needs it.
+        A round that takes longer hangs; None where a round looks after that itself.
     """
 
     promise: str
     how: str
     round: Callable[[random.Random, Path, Tally], None]
     rounds: int
-    short: int = 1
-    limit_s: float = 300.0
+    small: Callable[[random.Random, Path, Tally], None] | None = None
+    limit_s: float | None = 300.0
 
 
 def part(name: str) -> Part:
     """The part of that name; what it needs is imported only now."""
+    if TESTS not in sys.path:  # for the helpers of the tests
+        sys.path.append(TESTS)
     found: Part = import_module(f"tools.chaos.{name}").PART
     return found
+
+
+class SkippedError(Exception):
+    """Nothing can be tried here; the text says why."""
 
 
 class Hangs(BaseException):
     """A round takes too long."""
 
 
+def told(error: BaseException) -> str:
+    """An error and where it came from: the last places, those of this project only."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "site-packages" not in f[0]]
+    places = [f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames[-6:]]
+    try:
+        text = str(error)
+    except Exception:
+        text = "(no text)"
+    return f"{type(error).__name__}: {text[:500]}\n    at {' > '.join(places)}"
+
+
 @contextlib.contextmanager
-def at_most(seconds: float) -> Iterator[None]:
-    """Raise :class:`Hangs` in here after so long. In the main thread only."""
+def at_most(seconds: float | None) -> Iterator[None]:
+    """Raise :class:`Hangs` in here after so long. In the main thread only, and not nested."""
+    if seconds is None:
+        yield
+        return
 
     def out(_signal: int, _frame: object) -> None:
         raise Hangs
@@ -110,63 +145,111 @@ def at_most(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def try_round(name: str, number: int) -> Tally:
-    """One round; the same number tries the same."""
+def in_child(seconds: float, work: Callable[[Tally], None], tally: Tally, what: str) -> None:
+    """Do something in a copy of this process, which may crash, or hang in code that is not Python.
+
+    What it finds is found here.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        its = Tally()
+        try:
+            os.close(reading)
+            work(its)
+        except BaseException as error:
+            its.fault("raw error", f"{what}: {told(error)}")
+        with os.fdopen(writing, "w") as pipe:
+            json.dump([its.counts, its.faults], pipe)
+        os._exit(0)
+    os.close(writing)
+    until = time.monotonic() + seconds
+    with os.fdopen(reading) as pipe:
+        ready = select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]
+        if not ready:
+            os.kill(child, signal.SIGKILL)
+        said = pipe.read() if ready else ""
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if not ready:
+        tally.fault("hang", f"{what}: no end after {seconds:g} s")
+    elif status:
+        tally.fault("raw error", f"{what}: it ended the process with {status}")
+    else:
+        counts, faults = json.loads(said)
+        tally.counts.update(counts)
+        tally.faults += map(tuple, faults)
+
+
+def try_round(name: str, number: int, seed: int = 0, *, small: bool = False) -> Tally:
+    """One round; the same number and seed try the same."""
     what, tally = part(name), Tally()
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as folder:
         try:
             with at_most(what.limit_s):
-                what.round(random.Random(f"{name} {number}"), Path(folder), tally)
-        except Hangs:
-            tally.fault("hang", f"after {what.limit_s:g} s:\n{traceback.format_exc()}")
-        except AssertionError:
-            tally.fault("wrong", traceback.format_exc())
-        except Exception:
-            tally.fault("raw error", traceback.format_exc())
+                chance = random.Random(f"{seed} {name} {number}")
+                (what.small if small and what.small else what.round)(chance, Path(folder), tally)
+        except SkippedError as reason:
+            tally.skipped = str(reason)
+        except Hangs as error:
+            tally.fault("hang", f"after {what.limit_s} s: {told(error)}")
+        except AssertionError as error:
+            tally.fault("wrong", told(error))
+        except Exception as error:
+            tally.fault("raw error", told(error))
     return tally
 
 
 class Book:
-    """What all rounds of a part have found so far, in a file.
+    """What all rounds of a part have found so far: a file with a line of JSON per round.
 
-    ``rounds`` were tried; the next one has that number.
+    Parameters
+    ----------
+    name, seed:
+        The part; rounds of another seed are others.
+    folder:
+        Where the file lies.
+    anew:
+        Forget what it holds.
     """
 
-    def __init__(self, name: str, folder: Path = RESULTS, *, anew: bool = False) -> None:
-        self.name, self._path = name, folder / f"{name}.json"
-        known = {} if anew or not self._path.exists() else json.loads(self._path.read_text())
-        self.rounds: int = known.get("rounds", 0)
-        self.seconds: float = known.get("seconds", 0.0)
-        self.counts = Counter[str](known.get("counts", {}))
-        self.faults = Counter[str](known.get("faults", {}))
-        self.examples: list[list[Any]] = known.get("examples", [])
+    def __init__(
+        self, name: str, folder: Path = RESULTS, seed: int = 0, *, anew: bool = False
+    ) -> None:
+        self.name, self.seed, self._path = name, seed, folder / f"{name}.jsonl"
+        if anew:
+            self._path.unlink(missing_ok=True)
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        self.lines: list[dict[str, Any]] = [json.loads(line) for line in lines]
 
-    def try_next(self) -> Tally:
+    @property
+    def rounds(self) -> int:
+        """How many rounds of this seed were tried; the next one has that number."""
+        return sum(line["seed"] == self.seed for line in self.lines)
+
+    def try_next(self) -> dict[str, Any]:
         """Try one round more, and note what it found."""
-        began = time.monotonic()
-        tally = try_round(self.name, self.rounds)
-        self.seconds += time.monotonic() - began
-        self.counts.update(tally.counts)
-        for kind, text in tally.faults:
-            self.faults[kind] += 1
-            self.examples.append([self.rounds, kind, text])
-        del self.examples[_KEPT_EXAMPLES:]
-        self.rounds += 1
-        self._write()
-        return tally
-
-    def _write(self) -> None:
-        found = {
+        began, number = time.monotonic(), self.rounds
+        tally = try_round(self.name, number, self.seed)
+        line = {
             "part": self.name,
-            "rounds": self.rounds,
-            "seconds": round(self.seconds, 1),
-            "counts": dict(sorted(self.counts.items())),
-            "faults": dict(sorted(self.faults.items())),
-            "examples": self.examples,
-            "versions": {"acetune": version("acetune"), "python": platform.python_version()},
-            "machine": f"{platform.system()} {platform.release()}, {os.cpu_count()} cores",
+            "seed": self.seed,
+            "round": number,
+            "seconds": round(time.monotonic() - began, 2),
+            "counts": dict(sorted(tally.counts.items())),
+            "faults": tally.faults,
+            "skipped": tally.skipped,
+            "commit": commit(),
         }
-        self._path.parent.mkdir(exist_ok=True)
-        draft = self._path.with_suffix(".new")
-        draft.write_text(json.dumps(found, indent=2) + "\n")
-        draft.replace(self._path)
+        self.lines.append(line)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        return line
+
+
+@functools.cache
+def commit() -> str:
+    """Of the code that is tried, with a plus where it was changed since."""
+    words = ["git", "-C", str(HERE), "describe", "--always", "--dirty=+", "--exclude=*"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"

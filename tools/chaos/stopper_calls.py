@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import pickle
 import random
-import traceback
 import warnings
 from decimal import Decimal
 from fractions import Fraction
@@ -19,9 +18,9 @@ from acetune.core.errors import AcetuneError
 from acetune.core.goals import Estimate
 from acetune.policies import POLICY_NAMES, make_policy
 from acetune.policies.stopper import StopperTrial
-from tools.chaos.campaign import Part, Tally
+from tools.chaos.campaign import Part, Tally, told
 
-CALLS = 10_000  # of a round
+CALLS = 2_000  # of a round
 _CALLS_OF_ONE = 60  # of one stopper; then a new one, so that looking at all of it stays cheap
 LIMITS = {"g": 0.5, "h": 10.0}
 
@@ -153,17 +152,17 @@ def _look_at_best(stopper: Stopper, given: list[Any], tally: Tally) -> None:
     tally.require("wrong", told, f"{values!r} was never given")
 
 
-def calls(chance: random.Random, _: Path, tally: Tally) -> None:
+def calls(chance: random.Random, _: Path, tally: Tally, some: int = CALLS) -> None:
     """A round."""
     warnings.simplefilter("ignore")  # of steps that are reported again
     constraints = [Constraint(name, upper=limit) for name, limit in LIMITS.items()]
-    for start in range(0, CALLS, _CALLS_OF_ONE):
+    for start in range(0, some, _CALLS_OF_ONE):
         policy = make_policy(chance.choice(POLICY_NAMES))
         stopper = Stopper(objective="loss", mode="min", constraints=constraints, policy=policy)
         handles: list[StopperTrial] = []
         given: list[Any] = []
         before = _state(stopper)
-        for _call_number in range(start, min(start + _CALLS_OF_ONE, CALLS)):
+        for _call_number in range(start, min(start + _CALLS_OF_ONE, some)):
             tally.count("calls")
             try:
                 _call(stopper, handles, chance, given)
@@ -171,8 +170,8 @@ def calls(chance: random.Random, _: Path, tally: Tally) -> None:
                 tally.count("refused")
                 if _state(stopper) != before:
                     tally.fault("wrong", f"refused, and changed the stopper: {error}")
-            except Exception:
-                tally.fault("raw error", traceback.format_exc())
+            except Exception as error:
+                tally.fault("raw error", told(error))
             before = _state(stopper)
         _look_at_best(stopper, given, tally)
 
@@ -183,6 +182,6 @@ PART = Part(
     how="Calls of `Stopper` with numbers, arrays, texts and objects of all kinds in every place, "
     "under all policies; all of its state is compared after each call that was refused.",
     round=calls,
-    rounds=100,
+    rounds=500,
     limit_s=600,
 )

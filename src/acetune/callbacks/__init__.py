@@ -1,4 +1,4 @@
-"""Callbacks that report a framework's training to a trial: one module a framework.
+"""Callbacks that report a framework's training to a trial: one module per framework.
 
 ``acetune.callbacks.lightgbm`` and the others are opened on use, and with them the framework.
 """

@@ -68,7 +68,7 @@ def fit(
     estimator:
         What to train, a ``CatBoostClassifier`` for example. It is not changed: a copy is trained.
     X, y:
-        The rows to train on, or a ``Pool``. A quantized ``Pool`` is read once, other rows anew in
+        The rows to train on, or a ``Pool``. A quantized ``Pool`` is read once, other rows again in
         each step.
     eval_set:
         As for ``fit``: the rows that the objective is measured on.
@@ -83,7 +83,7 @@ def fit(
         The metric that is the objective, by CatBoost's name. Left out: the one with the
         objective's name, or else the estimator's ``eval_metric``, or else the only one.
     checkpoint_every:
-        Save the training every so many steps, for an attempt after a failure.
+        Save the training every this many steps, for an attempt after a failure.
     options:
         For the estimator's ``fit``: ``cat_features``, ``early_stopping_rounds``, ...
 

@@ -41,7 +41,7 @@ class KerasCandidate:
         """The model: to ``predict`` with, or to call.
 
         While training goes on it is the very model that trains: do not change it. A kept one is
-        made anew from its configuration and its weights, and is not compiled.
+        made again from its configuration and its weights, and is not compiled.
         """
         if self._model is None:
             assert self._plan is not None

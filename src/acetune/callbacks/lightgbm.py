@@ -133,7 +133,7 @@ class ReportCallback:
     scores_on:
         The validation set whose scores checks see; ``valid`` by default.
     checkpoint_every:
-        Save the model every so many rounds, for an attempt after a failure: give the training
+        Save the model every this many rounds, for an attempt after a failure: give the training
         :attr:`init_model` and :meth:`rounds_left`.
 
     >>> import lightgbm as lgb

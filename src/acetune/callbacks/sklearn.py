@@ -92,7 +92,7 @@ def partial_fit(
     seed:
         For the shuffling.
     checkpoint_every:
-        Save the estimator every so many steps, for an attempt after a failure.
+        Save the estimator every this many steps, for an attempt after a failure.
 
     >>> from sklearn.linear_model import SGDClassifier
     >>> def train(trial):

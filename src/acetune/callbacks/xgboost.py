@@ -117,7 +117,7 @@ class ReportCallback(xgb.callback.TrainingCallback):  # type: ignore[misc]  # xg
         The value in rows that stands for a missing one, for ``model.predict(X)``: what the
         estimator or the ``DMatrix`` was given. XGBoost does not tell it to callbacks.
     checkpoint_every:
-        Save the model every so many rounds, for an attempt after a failure: give the training
+        Save the model every this many rounds, for an attempt after a failure: give the training
         :attr:`xgb_model` and :meth:`rounds_left`.
 
     >>> import xgboost as xgb

@@ -97,9 +97,9 @@ def evidence_of(constraint: Constraint, value: object) -> Evidence:
 
 def _beyond_its_range(constraint: Constraint, found: Evidence) -> str | None:
     """That no possible value breaks the limit: limit and values are in different units."""
-    if isinstance(found, (Counts, GroupRates, Parts)):
+    if isinstance(found, (Counts, GroupRates)):
         low, high, what, hint = 0.0, 1.0, "a share lies", ", shares and not percent"
-    elif isinstance(found, (Rows, Scaled)):
+    elif isinstance(found, (Rows, Parts)):
         low, high, what, hint = found.low, found.high, "its values lie", ""
     else:
         return None
@@ -262,13 +262,16 @@ class Parts:
     """A sum of independent parts, each between 0 and its weight, such as means of clusters.
 
     The weights must not depend on the data: a cluster that weighs more for its size, where size
-    tells of failures, would make the sum another one than the bound is of.
+    tells of failures, would make the sum another one than the bound is of. What is limited is
+    ``low`` where the sum is 0, and ``high`` where it is 1.
     """
 
     parts: tuple[float, ...]
     weights: tuple[float, ...]
     how: str = "Hoeffding-Bentkus bound of the mean over independent clusters"
     approximate: bool = False
+    low: float = 0.0
+    high: float = 1.0
 
     @property
     def rows(self) -> int:
@@ -281,6 +284,9 @@ class Parts:
 
     def p_value(self, limit: float, sense: Sense) -> float:
         """Of Hoeffding's and of Bentkus' inequality, the smaller one."""
+        return self._of_sum((limit - self.low) / (self.high - self.low), sense)
+
+    def _of_sum(self, limit: float, sense: Sense) -> float:
         parts, weights = np.array(self.parts), np.array(self.weights)
         if sense == "<=":
             return sum_p_value(parts, weights, limit)
@@ -289,7 +295,8 @@ class Parts:
     def bound(self, level: float, sense: Sense) -> float:
         """The strictest limit that would be certified."""
         seen, whole = math.fsum(self.parts), math.fsum(self.weights)
-        return _strictest(self.p_value, level, sense, seen, 0.0, whole)
+        found = _strictest(self._of_sum, level, sense, seen, 0.0, whole)
+        return self.low + (self.high - self.low) * found
 
 
 class Rate(NamedTuple):
@@ -534,8 +541,9 @@ class Mean(Measured):
             found = cluster_means(found, clusters)
             weights = np.full(len(found), 1 / len(found))
             parts = (found - low) / (high - low) * weights
-            inner = Parts(tuple(parts.tolist()), tuple(weights.tolist()))
-            evidence = Scaled(inner, float(low), float(high))
+            evidence = Parts(
+                tuple(parts.tolist()), tuple(weights.tolist()), low=float(low), high=float(high)
+            )
         mean = float(found.mean())
         stderr = float(found.std(ddof=1)) / math.sqrt(len(found)) if len(found) > 1 else 0.0
         made = super().__new__(cls, mean, stderr)
@@ -548,38 +556,6 @@ class Mean(Measured):
 
 def _again(value: float, stderr: float, evidence: Evidence) -> Measured:
     return Measured(value, stderr, evidence)
-
-
-@dataclass(frozen=True, slots=True)
-class Scaled:
-    """Evidence about a value that was brought to the range from 0 to 1."""
-
-    inner: Parts
-    low: float
-    high: float
-    approximate: bool = False
-
-    @property
-    def rows(self) -> int:
-        """As inside."""
-        return self.inner.rows
-
-    @property
-    def how(self) -> str:
-        """As inside."""
-        return self.inner.how
-
-    def refused(self, sense: Sense) -> str | None:
-        """As inside."""
-        return self.inner.refused(sense)
-
-    def p_value(self, limit: float, sense: Sense) -> float:
-        """As inside."""
-        return self.inner.p_value((limit - self.low) / (self.high - self.low), sense)
-
-    def bound(self, level: float, sense: Sense) -> float:
-        """In the user's own units."""
-        return self.low + (self.high - self.low) * self.inner.bound(level, sense)
 
 
 def cluster_means(values: NDArray[np.float64], clusters: Sequence[Any]) -> NDArray[np.float64]:

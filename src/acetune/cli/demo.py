@@ -33,7 +33,8 @@ def demo(
     ] = None,
     seconds: Annotated[float, typer.Option(help="Time budget.")] = 45.0,
     policy: Annotated[
-        str, typer.Option(help=f"When to check and whom to stop: {', '.join(POLICY_NAMES)}.")
+        str,
+        typer.Option(help=f"When to check and which trials to stop: {', '.join(POLICY_NAMES)}."),
     ] = DEFAULT_POLICY,
     workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
     study: Annotated[Path, typer.Option(help="The study file.")] = Path("demo.db"),
@@ -53,7 +54,7 @@ def demo(
         console.print(text, highlight=False)  # wraps where the terminal ends
     if study.exists():
         console.print(
-            f"{study} exists: going on with it; to start anew: rm -r {study}*", highlight=False
+            f"{study} exists: going on with it; to start again: rm -r {study}*", highlight=False
         )
     result = tune(
         task.train,

@@ -51,11 +51,11 @@ _Target = Annotated[
 ]
 _PatienceTrials = Annotated[
     int | None,
-    typer.Option(help="End after so many trials without a better feasible answer."),
+    typer.Option(help="End after this many trials without a better feasible answer."),
 ]
 _PatienceSeconds = Annotated[
     float | None,
-    typer.Option(help="End after so many seconds without a better feasible answer."),
+    typer.Option(help="End after this many seconds without a better feasible answer."),
 ]
 _OnChangedCheck = Annotated[
     ChangedCheck | None,

@@ -41,7 +41,7 @@ class Helper:
         self._device = device
 
     def run(self, function: Callable[[Any], Any], argument: object) -> Any:
-        """What the function returns there. One that has died is started anew the next time."""
+        """What the function returns there. One that has died is started again the next time."""
         task = cloudpickle.dumps((function, argument))  # before anything is started
         if self._child is None:
             self._start()
@@ -89,7 +89,7 @@ class Helper:
         child, self._child = self._child, None
         self._pipe.close()  # it leaves when that happens, unless it is at work
         child.kill(after_s=1.0)
-        return f"{child.exit_word()}; it is started anew at the next check"
+        return f"{child.exit_word()}; it is started again at the next check"
 
 
 def serve(connected: socket.socket) -> None:

@@ -382,6 +382,7 @@ class Goals:
     _limits: tuple[tuple[str, float, Constraint], ...] = field(
         init=False, repr=False, compare=False
     )
+    _names: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         seen = {self.objective.name}
@@ -406,6 +407,12 @@ class Goals:
             seen.add(constraint.name)
         limits = tuple((c.name, c._unit, c) for c in self.constraints)
         object.__setattr__(self, "_limits", limits)
+        object.__setattr__(self, "_names", tuple(c.name for c in self.constraints))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the constraints."""
+        return self._names
 
     def measurements(self, values: Mapping[str, object]) -> dict[str, Estimate | FailedCheck]:
         """Values by name, normalised; an unknown name is an error, and so is a missing one.

@@ -56,7 +56,8 @@ class History:
         self._valid_reports = self._invalid_reports = 0
         self._groups: dict[GroupId, Group] = {}
         self._valid_losses: Any = SortedList()  # each trial's best valid loss
-        self._violations: Any = SortedList()  # positive and finite
+        self._sorted_violations: Any = SortedList()  # positive and finite,
+        self._new_violations: list[float] = []  # and those that nobody has asked for yet
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -71,14 +72,24 @@ class History:
         return {"valid": valid, "invalid": invalid, "unchecked": self.reports - valid - invalid}
 
     @property
+    def _violations(self) -> Any:
+        """In order. Many policies never ask, so that they are not kept in order all the time."""
+        if self._new_violations:
+            self._sorted_violations.update(self._new_violations)
+            self._new_violations.clear()
+        return self._sorted_violations
+
+    @property
     def median_violation(self) -> float:
         """Median of the positive finite violations seen, 0 if none was."""
-        return median_of(self._violations) if self._violations else 0.0
+        found = self._violations
+        return median_of(found) if found else 0.0
 
     @property
     def largest_violation(self) -> float:
         """Largest finite violation seen, 1 if none was."""
-        return float(self._violations[-1]) if self._violations else 1.0
+        found = self._violations
+        return float(found[-1]) if found else 1.0
 
     @property
     def trend(self) -> Trend:
@@ -106,9 +117,9 @@ class History:
         past._groups = groups = dict(self._groups)
         for step, group, key in record.filings:
             if step >= since:
-                if groups[group.id] is group:
-                    groups[group.id] = group.copy()
-                groups[group.id].remove(key)
+                if groups[group] is self._groups[group]:
+                    groups[group] = groups[group].copy()
+                groups[group].remove(key)
         return past
 
     # -- appending -------------------------------------------------------------------------------
@@ -148,7 +159,7 @@ class History:
         for filing in old.filings:
             step, group, key = filing
             if step > upto:
-                group.remove(key)
+                self._groups[group].remove(key)
             else:
                 record.filings.append(filing)
         for index, step in enumerate(log.step):
@@ -161,7 +172,7 @@ class History:
     def withdraw(self, record: TrialRecord) -> None:
         """Take a trial out of the ranking: another one takes its place. What was found stays."""
         for _, group, key in record.filings:
-            group.remove(key)
+            self._groups[group].remove(key)
         record.filings.clear()
 
     def append(
@@ -196,11 +207,12 @@ class History:
             self._add_check(record, check)
         record.log.append(report, decision)
         if filing is not None:
-            group = self._groups.get(filing.group)
+            name, key = filing.group, filing.key
+            group = self._groups.get(name)
             if group is None:
-                group = self._groups[filing.group] = Group(filing.group)
-            group.add(filing.key)
-            record.filings.append((step, group, filing.key))
+                group = self._groups[name] = Group(name)
+            group.add(key)
+            record.filings.append((step, group.id, key))
         self.reports += 1
         self.reported_by.append(record.order)
         if loss < self.best_loss:
@@ -240,11 +252,13 @@ class History:
                 self._add_valid(found, before)
             return
         if 0 < check.violation < math.inf:
-            self._violations.add(check.violation)
+            self._new_violations.append(check.violation)
         # for people: by what was measured
-        miss = (check.measured_violation, check.loss)
-        if self.nearest is None or miss < self._nearest_miss:
-            self.nearest, self._nearest_miss = record.checkpoint(check), miss
+        violation = check.measured_violation
+        if self.nearest is None or violation <= self._nearest_miss[0]:
+            miss = violation, check.loss
+            if self.nearest is None or miss < self._nearest_miss:
+                self.nearest, self._nearest_miss = record.checkpoint(check), miss
 
     def _add_valid(self, found: Checkpoint, before: Checkpoint | None) -> None:
         """A trial has a better valid checkpoint than ``before``."""

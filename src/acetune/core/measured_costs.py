@@ -32,14 +32,20 @@ class Costs:
         check: CheckResult | None = None,
     ) -> None:
         """Count the cost of a check by constraint, and of the snapshots taken for it."""
-        for name, seconds in (check_s or {}).items():
-            self.check_s[name] = self.check_s.get(name, 0.0) + seconds
-            self.check_n[name] = self.check_n.get(name, 0) + 1
-            if check is not None and name in check.violated:
-                self.violated_n[name] = self.violated_n.get(name, 0) + 1
-        if check_s and check is not None:
-            for name in check.left_out:
-                self.left_out_n[name] = self.left_out_n.get(name, 0) + 1
+        if check_s:
+            sums, counts = self.check_s, self.check_n
+            for name, seconds in check_s.items():
+                if name in sums:
+                    sums[name] += seconds
+                    counts[name] += 1
+                else:
+                    sums[name], counts[name] = seconds, 1
+            if check is not None:
+                for name in check.violated:
+                    if name in check_s:
+                        self.violated_n[name] = self.violated_n.get(name, 0) + 1
+                for name in check.left_out:
+                    self.left_out_n[name] = self.left_out_n.get(name, 0) + 1
         if snapshot_s:
             self.snapshot_s += snapshot_s
             self.snapshot_n += 1

@@ -24,19 +24,19 @@ def split_costs(
 
     ``measured`` are the constraints that the check has not left out; None: it left out none.
     """
-    names = [constraint.name for constraint in goals.constraints]
+    names = goals.names
     if type(cost) is not float and isinstance(cost, Mapping):  # the second takes a while
         cost = as_dict(cost, "constraint_cost_s")
         for name in cost:
             if name not in names:
                 raise ReportError(
-                    f"cost of unknown constraint {quoted(name)}; this study has {names}"
+                    f"cost of unknown constraint {quoted(name)}; this study has {[*names]}"
                 )
         costs = {n: require_cost(c, f"cost of constraint {n!r}") for n, c in cost.items()}
         return {n: c for n, c in costs.items() if measured is None or n in measured}
     total = require_cost(cost, "constraint_cost_s")
     if measured is not None:
-        names = [name for name in names if name in measured]
+        names = tuple([name for name in names if name in measured])
     return dict.fromkeys(names, total / len(names)) if names else {}
 
 

@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from struct import pack
+from struct import Struct
 from typing import Literal, NamedTuple, TypeAlias
 
 from acetune.core.decision import INVALID, STRATA, UNCHECKED, VALID, Decision, Stratum
@@ -15,7 +15,7 @@ from acetune.core.errors import ReportError
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.learning import Trend, combined
 from acetune.core.observation import CheckResult, Observation, TrialId
-from acetune.core.ranked_groups import Group, GroupId, Key
+from acetune.core.ranked_groups import GroupId, Key
 from acetune.core.reason import NO_REASON, Reason
 from acetune.core.report_values import require_total_steps
 
@@ -167,6 +167,7 @@ class ReportLog:
 
 
 _NONE = (math.nan, math.nan)
+_pack = Struct("dd").pack
 
 
 def digest(measured: Mapping[str, Estimate | FailedCheck]) -> int:
@@ -174,11 +175,12 @@ def digest(measured: Mapping[str, Estimate | FailedCheck]) -> int:
     if not measured:
         return 0
     parts: list[str | bytes] = []
-    for name in sorted(measured):  # in whatever order they were measured
+    # in whatever order they were measured
+    for name in measured if len(measured) == 1 else sorted(measured):
         found = measured[name]
         value, stderr = found if isinstance(found, Estimate) else _NONE
         # as bytes: hash(-1.0) and hash(-2.0) are the same; 0.0 makes one of -0.0 and 0.0
-        parts += (name, pack("dd", value + 0.0, stderr))
+        parts += (name, _pack(value + 0.0, stderr))
     return hash(tuple(parts))
 
 
@@ -197,7 +199,7 @@ class TrialRecord:
     best_valid: Checkpoint | None = None
     nearest: Checkpoint | None = None  # least violating checked checkpoint
     log: ReportLog = field(default_factory=ReportLog)
-    filings: list[tuple[int, Group, Key]] = field(default_factory=list)  # step, where, by what
+    filings: list[tuple[int, GroupId, Key]] = field(default_factory=list)  # step, where, by what
     stop_decision: Decision | None = None
     verdicts: list[Verdict] = field(default_factory=list)  # of the reports that came with a check
     # made outside a report: after how many of all trials, of which step, how far beyond each limit
@@ -257,8 +259,12 @@ class TrialRecord:
             if check.loss < best:
                 self.best_valid = self.checkpoint(check)
         else:
-            least = self.nearest
-            if least is None or (check.violation, check.loss) < (least.violation, least.loss):
+            least, violation = self.nearest, check.violation
+            if (
+                least is None
+                or violation < least.violation
+                or (violation == least.violation and check.loss < least.loss)
+            ):
                 self.nearest = self.checkpoint(check)
 
     def checkpoint(self, check: CheckResult) -> Checkpoint:
@@ -269,4 +275,4 @@ class TrialRecord:
 
     def filed_in(self, group_id: GroupId) -> bool:
         """Whether a report of this attempt stands in the group."""
-        return any(group.id == group_id for _, group, _ in self.filings)
+        return any(group == group_id for _, group, _ in self.filings)

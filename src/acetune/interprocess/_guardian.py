@@ -1,6 +1,6 @@
 """A process that ends another one, with all that it has started, when nobody is left to do so.
 
-A new process splits in two before it runs anybody's code. One half goes on with that. The other
+A new process splits in two before it imports anything else. One half goes on with that. The other
 half, its guardian, only waits, for one of three things: that the process ends, that the process
 that made both ends, or that this one asks for the end (SIGTERM). Then it ends whatever is left of
 the process's descendants, and ends in the way in which the process did.
@@ -23,7 +23,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NoReturn
 
 _PARENT_POLL_S = 0.5  # where the system does not tell the end of another process
@@ -43,6 +42,8 @@ def split(parent: int, own_session: bool, descriptors: Sequence[int]) -> None:
     descriptors:
         Open files of that half, which the guardian closes.
     """
+    if not own_session:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that asks
     _prctl(_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     guardian = os.getpid()
@@ -130,7 +131,8 @@ class _Guardian:
 
     def _children(self) -> list[int]:
         try:
-            found = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+            with open(f"/proc/self/task/{os.getpid()}/children") as file:  # noqa: PTH123
+                found = file.read()
         except OSError:  # not on this system
             return [self._child] if self._status is None else []
         return [int(number) for number in found.split()]

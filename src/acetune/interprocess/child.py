@@ -22,17 +22,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from acetune.interprocess._guardian import split
-
 # the cores are taken before anything is imported that counts them; what imports make stays, so that
-# there is no garbage to look for meanwhile
+# there is no garbage to look for meanwhile; the guardian is made while there is little to copy
 _CODE = (
     "import gc, json, os, sys; gc.disable(); start = json.loads(sys.argv[1]); "
     "start['cores'] and os.sched_setaffinity(0, start['cores']); "
+    "sys.path.insert(0, start['here']); from _guardian import split; "
+    "split(start['parent'], start['own_session'], start['descriptors']); "
     "sys.path[:] = [start['root'], *start['module_path']]; "
     "from acetune.interprocess.child import main; main(start)"
 )
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+_HERE = Path(__file__).resolve()
 _ENDING_S = 10.0
 _OUT_OF_MEMORY = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
@@ -89,12 +89,13 @@ class Child:
         self._out_of_memory = out_of_memory_kills()
         inherited = list(descriptors)
         start = {
-            "root": _PACKAGE_ROOT,
+            "here": str(_HERE.parent),
+            "root": str(_HERE.parents[2]),
             "module_path": module_path(),
             "cores": sorted(cores),
             "parent": os.getpid(),
             "descriptor": theirs.fileno(),
-            "descriptors": inherited,
+            "descriptors": [theirs.fileno(), *inherited],
             "own_session": own_session,
             "module": module,
             "function": function,
@@ -188,10 +189,7 @@ def module_path() -> list[str]:
 
 
 def main(start: dict[str, Any]) -> None:
-    """Where the new process begins."""
-    if not start["own_session"]:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that asks
-    split(start["parent"], start["own_session"], [start["descriptor"], *start["descriptors"]])
+    """Where the new process begins, once it has its guardian."""
     function = getattr(importlib.import_module(start["module"]), start["function"])
     gc.enable()
     sys.path[:] = start["module_path"]

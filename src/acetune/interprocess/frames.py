@@ -1,4 +1,4 @@
-"""Messages over a socket, in frames: a mark, the length, and the message as bytes.
+"""Messages over a socket, in frames: a mark, the length, a seal if agreed, the message as bytes.
 
 One end may wait (:class:`BlockingChannel`). The other never does (:class:`NonBlockingChannel`),
 whatever its peer sends, leaves half sent, or does not read: a process that hangs in the middle of a
@@ -9,6 +9,8 @@ the channel.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
 import socket
 import struct
 import threading
@@ -29,6 +31,41 @@ class MessageError(Exception):
     """What came is not a message."""
 
 
+class Seal:
+    """Proves that messages come from who knows the key: all of them, in their order, as they were.
+
+    Parameters
+    ----------
+    key:
+        Of one connection alone, at most 64 bytes.
+    sends, hears:
+        Names of this end and of the other one.
+    """
+
+    size = 16
+
+    def __init__(self, key: bytes, sends: bytes, hears: bytes) -> None:
+        self._key, self._sends, self._hears = key, sends, hears
+        self._sent = self._heard = 0
+
+    def of_next(self, message: bytes) -> bytes:
+        """The seal of the next message to be sent."""
+        self._sent += 1
+        return self._made(self._sends, self._sent, message)
+
+    def require(self, seal: bytes, message: bytes) -> None:
+        """That it belongs to the next message to be heard, else :class:`MessageError`."""
+        self._heard += 1
+        if not hmac.compare_digest(seal, self._made(self._hears, self._heard, message)):
+            raise MessageError("its seal is not that of the other end")
+
+    def _made(self, end: bytes, count: int, message: bytes) -> bytes:
+        made = hashlib.blake2b(
+            message, key=self._key, digest_size=self.size, salt=count.to_bytes(16), person=end
+        )
+        return made.digest()
+
+
 class _Channel:
     """What both ends share.
 
@@ -41,6 +78,8 @@ class _Channel:
         no None, and raises :class:`MessageError` for what is not a message.
     max_bytes:
         The longest message; None where both ends are trusted with any.
+    seal:
+        Where others could write to the connection too.
     """
 
     def __init__(
@@ -49,8 +88,10 @@ class _Channel:
         encode: Encode = bytes,
         decode: Decode = bytes,
         max_bytes: int | None = None,
+        seal: Seal | None = None,
     ) -> None:
-        self._socket = connected
+        self._socket, self._seal = connected, seal
+        self._head = _HEAD.size + (0 if seal is None else seal.size)
         self._encode, self._decode, self._max_bytes = encode, decode, max_bytes
         self._come: bytes | bytearray = b""  # and not yet cut into messages
 
@@ -68,7 +109,8 @@ class _Channel:
         data = self._encode(message)
         if self._max_bytes is not None and len(data) > self._max_bytes:
             raise ValueError(f"a message of {len(data):,} bytes is too large to send")
-        return _HEAD.pack(_MARK, len(data)) + data
+        seal = b"" if self._seal is None else self._seal.of_next(data)
+        return _HEAD.pack(_MARK, len(data)) + seal + data
 
     def _add(self, data: bytes) -> None:
         """More has come. Nearly always it is one message: that is not copied."""
@@ -93,10 +135,12 @@ class _Channel:
             raise MessageError(f"it began with {bytes(self._come[:20])!r}")
         if self._max_bytes is not None and length > self._max_bytes:
             raise MessageError(f"its length was given as {length:,} bytes")
-        end = _HEAD.size + length
+        end = self._head + length
         if size < end:
             return None
-        found = bytes(memoryview(self._come)[_HEAD.size : end])
+        found = bytes(memoryview(self._come)[self._head : end])
+        if self._seal is not None:
+            self._seal.require(bytes(self._come[_HEAD.size : self._head]), found)
         if size == end:
             self._come = b""
         else:
@@ -115,9 +159,8 @@ class BlockingChannel(_Channel):
 
     def send(self, message: object) -> None:
         """Send a message whole, also where several threads send."""
-        data = self._framed(message)
         with self._sending:
-            self._socket.sendall(data)
+            self._socket.sendall(self._framed(message))
 
     def receive(self) -> Any:
         """The next message; EOFError when the other end has gone."""

@@ -46,7 +46,7 @@ class AcePruner(BasePruner):
     constraints:
         The limits. Those with a check need no ``report(constraints=...)``.
     policy:
-        When to check and whom to stop: a policy or its name; :class:`~acetune.Adaptive` by
+        When to check and which trials to stop: a policy or its name; :class:`~acetune.Adaptive` by
         default. Not one that checks after the run: Optuna has no such moment.
     objective:
         The name of the objective, for ``report(auc=...)`` and for messages. Whether it is

@@ -162,7 +162,7 @@ remember=True, spare=True, defer=True, one_by_one=True)
         """Only a trial that is checked at its end looks back."""
         return _once(trial)
 
-    # -- whom to stop ----------------------------------------------------------------------------
+    # -- which trials to stop ---------------------------------------------------------------------
 
     def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
         """By step and stratum; between checks by the last verdict."""

@@ -75,7 +75,7 @@ _AGREES = 0.2  # agreement from which on the objective says who will qualify
 
 @dataclass(frozen=True)
 class Adaptive(Policy):
-    """Learn from the study's own trials whom to stop, and when a check decides something.
+    """Learn from the study's own trials which to stop, and when a check decides something.
 
     - **Whom to stop.** Reports are ranked with those at the same step whose last check came out the
       same. How many of the worst are stopped follows from how well the order of trials was kept
@@ -176,7 +176,7 @@ class Adaptive(Policy):
             return trial.best_step or None
         return None if trial.last_checked else trial.last_step or None
 
-    # -- whom to stop ----------------------------------------------------------------------------
+    # -- which trials to stop ---------------------------------------------------------------------
 
     def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
         """By step and by what the last check has found."""

@@ -28,7 +28,7 @@ class Hyperband(Policy):
     reduction_factor:
         Rungs are this factor apart and 1 in ``reduction_factor`` goes on.
     brackets:
-        How many brackets there are; with one this stops whom ASHA stops.
+        How many brackets there are; with one this stops what ASHA stops.
     min_steps:
         The first rung of the first bracket.
     constraints:

@@ -202,6 +202,6 @@ def ends_from(group: Group, history: History) -> list[tuple[float, float]]:
     for record in history.finished:
         if record.state == "finished":
             for _, filed_in, best in record.filings:
-                if filed_in.id == group.id and isinstance(best, float) and best < math.inf:
+                if filed_in == group.id and isinstance(best, float) and best < math.inf:
                     found.append((best, record.progress.best_loss))
     return found

@@ -109,7 +109,7 @@ class Policy(ABC):
         """Whether the trial's best checkpoint may be checked later, so that a copy is worth it."""
         return True
 
-    # -- whom to stop ----------------------------------------------------------------------------
+    # -- which trials to stop ---------------------------------------------------------------------
 
     def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
         """Group and key the report is ranked by, or None where it is not ranked."""

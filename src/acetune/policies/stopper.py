@@ -355,7 +355,7 @@ class Stopper:
     constraints:
         The limits a checkpoint must satisfy to be valid.
     policy:
-        When to check and whom to stop; :class:`~acetune.Adaptive` by default.
+        When to check and which trials to stop; :class:`~acetune.Adaptive` by default.
     confirm_top:
         The gate compares with this many-th best valid trial, so that runners-up exist when the
         first fails its confirmation.

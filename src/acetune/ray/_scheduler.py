@@ -37,7 +37,8 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
     constraints:
         The limits a checkpoint must satisfy. Checks may stand here or in ``trial.report``.
     policy:
-        When to check and whom to stop: a policy or its name; :class:`~acetune.Adaptive` by default.
+        When to check and which trials to stop: a policy or its name;
+        :class:`~acetune.Adaptive` by default.
     metric, mode:
         What to optimise, where the ``TuneConfig`` does not say it.
     study:

@@ -91,7 +91,7 @@ def record(
 def require_new(path: Path) -> None:
     """An error if the table exists, or cannot be written: hours of training are not lost."""
     if path.exists():
-        raise TableError(f"{path} exists; give another name, or delete it to record anew")
+        raise TableError(f"{path} exists; give another name, or delete it to record again")
     require_parquet()
 
 
@@ -184,7 +184,7 @@ class Partial:
             if isinstance(error, TableError):
                 raise
             raise TableError(
-                f"{path} is not a recording that can go on ({error}); delete it to start anew"
+                f"{path} is not a recording that can go on ({error}); delete it to start again"
             ) from None
 
     def _begin(self, description: dict[str, Any]) -> None:
@@ -204,7 +204,7 @@ class Partial:
             if description.get(what) != was:
                 raise TableError(
                     f"{self.path} holds a recording of something else: its {what} is {was!r}, now "
-                    f"it is {description.get(what)!r}. Delete it to start anew, or give the table "
+                    f"it is {description.get(what)!r}. Delete it to start again, or give the table "
                     "another name"
                 )
 

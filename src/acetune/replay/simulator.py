@@ -59,7 +59,7 @@ def simulate(
     table:
         Recorded curves; or a judged table, which already has limits and check costs.
     policy:
-        When to check and whom to stop: an object or its name on the command line.
+        When to check and which trials to stop: an object or its name on the command line.
     constraints, cost_ratio:
         The limits (the table's own by default), and the cost of a check relative to the mean
         iteration (what was recorded by default).

@@ -14,7 +14,7 @@ from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.learning import Trend
 from acetune.core.reason import Wording
 from acetune.core.trial_record import Progress
-from acetune.interprocess.frames import BlockingChannel, NonBlockingChannel
+from acetune.interprocess.frames import BlockingChannel, NonBlockingChannel, Seal
 from acetune.interprocess.frames import MessageError as MessageError  # for the driver too
 from acetune.trial.exclusive import DeviceNeeds
 from acetune.trial.link import Reply, Report
@@ -306,13 +306,13 @@ class WorkerChannel(BlockingChannel):
         by threads that these have left behind.
     """
 
-    def __init__(self, connected: socket.socket) -> None:
-        super().__init__(connected, encode, decode, _MAX_BYTES)
+    def __init__(self, connected: socket.socket, seal: Seal | None = None) -> None:
+        super().__init__(connected, encode, decode, _MAX_BYTES, seal)
         self.turn = threading.Lock()
 
 
 class DriverChannel(NonBlockingChannel):
     """The driver's end."""
 
-    def __init__(self, connected: socket.socket) -> None:
-        super().__init__(connected, encode, decode_from_worker, _MAX_BYTES)
+    def __init__(self, connected: socket.socket, seal: Seal | None = None) -> None:
+        super().__init__(connected, encode, decode_from_worker, _MAX_BYTES, seal)

@@ -187,8 +187,8 @@ def tune(
     constraints:
         Limits; those with ``on="config"`` are checked before any training.
     policy:
-        When to check and whom to stop: an object, or a name such as ``"ace"`` or ``"asha+after"``;
-        :class:`~acetune.Adaptive` by default.
+        When to check and which trials to stop: an object, or a name such as ``"ace"`` or
+        ``"asha+after"``; :class:`~acetune.Adaptive` by default.
     searcher:
         ``"forest"`` (learns from every report), ``"tpe"``, ``"random"``, ``"gp"``, ``"cmaes"``
         (blind to constraints), ``"blendsearch"``, ``"cfo"``, or a :class:`~acetune.Searcher`.

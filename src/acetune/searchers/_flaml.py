@@ -30,7 +30,7 @@ from acetune.core.on_use import import_extra
 from acetune.core.outcome import Outcome
 from acetune.searchers.dimensions import value_at
 from acetune.searchers.optuna_samplers import OptunaSearcher
-from acetune.searchers.searcher import Searcher, searched_part
+from acetune.searchers.searcher import Searcher, drop_tried, searched_part
 from acetune.searchers.space import Choice, Dimension, Float, Integer, Space
 
 Config: TypeAlias = dict[str, Any]  # a configuration in FLAML's terms
@@ -240,10 +240,7 @@ class FlamlSearcher(Searcher):
     def add(self, trial: int, params: Mapping[str, Any], outcome: Outcome | None) -> None:
         """A trial of an earlier session; the search goes on from the best of them."""
         config = self._coded.encode_whole(searched_part(self._space, params))
-        for point in self._points:
-            if point.items() <= config.items():
-                self._points.remove(point)
-                break
+        drop_tried(self._points, config)
         if outcome is None:
             self._asked[trial] = config
             self._search._result[self._search._ls.config_signature(config)] = {}  # under way

@@ -13,12 +13,12 @@ import numpy as np
 
 from acetune.core.outcome import Curve, Curves, Outcome
 from acetune.searchers._random_trees import Floats, RandomTrees
-from acetune.searchers.searcher import Searcher, searched_part
+from acetune.searchers.searcher import Searcher, drop_tried, searched_part
 from acetune.searchers.space import MISSING, Space
 
 _START = 12  # trials that must have reported before anything is learned
 _RANDOM = 0.2  # share of those after them that are
-_GROWTH = 1.15  # the trees grow anew when there are so many times as many reports
+_GROWTH = 1.15  # the trees grow again when there are so many times as many reports
 _CANDIDATES, _NEAR = 400, 0.5  # configurations that are compared; the share near the best ones
 _ELITE, _REACH = 5, 0.15  # how many best ones, and how far from them
 _DRAWN = 4  # trees that are asked at each suggestion
@@ -51,8 +51,8 @@ class ForestSearcher(Searcher):
     A configuration may lack dimensions, as where one depends on the value of another: the trees
     treat that as a value of its own, and learn which configurations have which.
 
-    The trees grow anew at fixed numbers of reports, and everything random follows from the seed and
-    the trial's number: a study that goes on after a crash suggests what it would have suggested
+    The trees grow again at fixed numbers of reports. Everything random follows from the seed
+    and the trial's number: a study that goes on after a crash suggests what it would have suggested
     without it.
 
     Parameters
@@ -119,10 +119,7 @@ class ForestSearcher(Searcher):
     def add(self, trial: int, params: Mapping[str, Any], outcome: Outcome | None) -> None:
         """A trial of an earlier session. A point that was tried then is not tried again."""
         searched = searched_part(self._space, params)
-        for point in self._points:
-            if point.items() <= searched.items():
-                self._points.remove(point)
-                break
+        drop_tried(self._points, searched)
         if outcome is None:
             self._points.insert(0, searched)
             self.ask(trial)

@@ -21,7 +21,7 @@ from acetune.core.errors import GoalError
 from acetune.core.goals import LEFT_OUT, Constraint, Estimate, FailedCheck, Goals
 from acetune.core.on_use import import_extra
 from acetune.core.outcome import Outcome
-from acetune.searchers.searcher import Searcher, searched_part
+from acetune.searchers.searcher import Searcher, drop_tried, searched_part
 from acetune.searchers.space import Choice, Dimension, Float, Space
 
 SamplerName = Literal["random", "tpe", "gp", "cmaes"]
@@ -95,10 +95,7 @@ class OptunaSearcher(Searcher):
     def add(self, trial: int, params: Mapping[str, Any], outcome: Outcome | None) -> None:
         """A trial of an earlier session. A point that was tried then is not tried again."""
         searched = searched_part(self._space, params)
-        for point in self._points:
-            if point.items() <= searched.items():
-                self._points.remove(point)
-                break
+        drop_tried(self._points, searched)
         if outcome is None:
             self._points.insert(0, searched)
             self.ask(trial)

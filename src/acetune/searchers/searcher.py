@@ -44,7 +44,7 @@ class Searcher(ABC):
 
     @abstractmethod
     def tell(self, trial: int, outcome: Outcome, params: Mapping[str, Any] | None = None) -> None:
-        """How a trial that was asked for ended. Called once a trial.
+        """How a trial that was asked for ended. Called once per trial.
 
         ``params`` is given when another configuration was run in place of the suggested one (a
         replay answers with the nearest recorded one): the outcome is that of ``params``, and of
@@ -82,6 +82,14 @@ def searched_part(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
             raise SpaceError(f"{name!r} is missing from the configuration {dict(params)!r}")
         found[name] = require_inside(dimension, name, params[name])
     return found
+
+
+def drop_tried(points: list[dict[str, Any]], searched: Mapping[str, Any]) -> None:
+    """Leave out the first point to try that a configuration has tried."""
+    for point in points:
+        if point.items() <= searched.items():
+            points.remove(point)
+            return
 
 
 class FlatCurves:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -205,17 +206,17 @@ class KeptModels:
                 if record.state == "running":
                     running.add(key)
         found.sort(key=lambda item: item[0])  # stable: of equal ones the earlier stays
-        chosen = choose(list(safe.values()), self._keep, self._enough)
-        spread = {key for place, key in enumerate(safe) if place in chosen}
-        return running | spread | {key for _, key in found[: self._keep]}
+        chosen = running | {key for _, key in found[: self._keep]}
+        return chosen | _spread(safe, self._keep, self._enough) if safe else chosen
 
     def _best_bold(self) -> set[_ModelKey]:
         """As many bold ones, spread from safe to best, that are better than every safe one."""
+        if not self._bold:
+            return set()
         valid = self._stopper.history.best
         better = math.inf if valid is None else valid.loss
-        keys = [key for key in self._models if key in self._bold and self._bold[key].loss < better]
-        chosen = choose([self._bold[key] for key in keys], self._keep)
-        return {keys[place] for place in chosen}
+        bold = {key: self._bold[key] for key in self._models if key in self._bold}
+        return _spread({key: at for key, at in bold.items() if at.loss < better}, self._keep)
 
     def _losses_unchecked(self) -> dict[_ModelKey, float]:
         """The losses of the models whose trials were never checked."""
@@ -262,3 +263,11 @@ class KeptModels:
             if is_kept_name(found.name) and found not in known:
                 with contextlib.suppress(OutsideError):  # a link that leads elsewhere
                     delete_inside(files, found)
+
+
+def _spread(
+    positions: Mapping[_ModelKey, Position], most: int, enough: float = math.inf
+) -> set[_ModelKey]:
+    """So many of the models, from the safest to the best."""
+    keys = list(positions)
+    return {keys[place] for place in choose(list(positions.values()), most, enough)}

@@ -278,7 +278,7 @@ def _thinned(
 def _require_same_goals(
     path: Path, view: StudyView, goals: Goals, on_config: Sequence[Constraint]
 ) -> None:
-    """An error that names what differs; limits may, for what was measured is judged anew."""
+    """An error that names what differs; limits may, for what was measured is judged again."""
     then, now = view.goals.objective, goals.objective
     if then != now:
         pairs = {"name": (then.name, now.name), "mode": (then.mode, now.mode)}

@@ -152,10 +152,10 @@ def open_study(
 ) -> Store:
     """Make the file, or open the one that is there if it is of the same study.
 
-    A study in which nothing was reported is begun anew if the call is another one now, and if all
-    its trials have failed: they would count against the budget for nothing. ``experiment`` is the
-    folder of the Ray experiment that keeps the models, if one does. ``unmeasurable`` says why kept
-    models cannot be measured again, if they cannot.
+    A study in which nothing was reported is started again if the call is another one now,
+    and if all its trials have failed: they would count against the budget for nothing.
+    ``experiment`` is the folder of the Ray experiment that keeps the models, if one does.
+    ``unmeasurable`` says why kept models cannot be measured again, if they cannot.
     """
     if not path.exists():
         store = Store.create(path, description, experiment)

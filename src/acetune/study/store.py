@@ -604,7 +604,7 @@ class Store:
             self._db.execute(f"DELETE FROM {table['name']}")
         self._wordings = {}
         _insert_study(self._db, study)
-        text = f"nothing was reported in {self.path.name} so far: the study is begun anew"
+        text = f"nothing was reported in {self.path.name} so far: the study is started again"
         self.notices.append(text)
 
     def set_settings(self, settings: str, constraints: str) -> None:

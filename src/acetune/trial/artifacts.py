@@ -119,34 +119,37 @@ def open_log(path: Path) -> int:
 
 def remove_empty(files: Path) -> None:
     """Delete empty logs in the folder of a study, and the folders in which nothing is left."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # paths are plain text here: there may be many trials
         for trial in _folders(files, "trial-"):
             for attempt in _folders(trial, "attempt-"):
-                _remove_empty_log(attempt / "log.txt")
-                with contextlib.suppress(OSError):  # there is something in it
-                    attempt.rmdir()
-            with contextlib.suppress(OSError):
-                trial.rmdir()
+                _remove_empty_log(f"{attempt}/log.txt")
+                _remove_folder(attempt)
+            _remove_folder(trial)
         for log in files.glob("worker-*.log"):
             _remove_empty_log(log)
         files.rmdir()
 
 
-def _folders(folder: Path, prefix: str) -> list[Path]:
+def _folders(folder: str | Path, prefix: str) -> list[str]:
     """Those in a folder whose names begin so; links are left out."""
     with os.scandir(folder) as found:
         return [
-            Path(entry.path)
+            entry.path
             for entry in found
             if entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False)
         ]
 
 
-def _remove_empty_log(log: Path) -> None:
+def _remove_folder(folder: str) -> None:
+    with contextlib.suppress(OSError):  # there is something in it
+        os.rmdir(folder)  # noqa: PTH106
+
+
+def _remove_empty_log(log: str | Path) -> None:
     with contextlib.suppress(OSError):
-        found = log.lstat()
+        found = os.lstat(log)
         if stat.S_ISREG(found.st_mode) and found.st_size == 0:
-            log.unlink()
+            os.unlink(log)  # noqa: PTH108
 
 
 # -- what was kept --------------------------------------------------------------------------------

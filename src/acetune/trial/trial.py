@@ -401,12 +401,9 @@ class Trial:
             best=best,
             order=self._order,
         )
-        if valid:
+        if valid or self._goals.keeps(measured):
             copied = self._best is not None and self._best[1] is model
-            self._keep(due.step, due.loss, model, None if copied else snapshot)
-        elif self._goals.keeps(measured):
-            copied = self._best is not None and self._best[1] is model
-            self._keep_bold(due.step, due.loss, model, None if copied else snapshot)
+            self._keep(due.step, due.loss, model, None if copied else snapshot, bold=not valid)
         if cost is not None:
             costs = split_costs(self._goals, cost, measured)
         self._link.judged(due, valid)
@@ -419,25 +416,19 @@ class Trial:
         loss: float,
         model: object,
         snapshot: Callable[[Any], object] | None,
+        *,
+        bold: bool = False,
     ) -> None:
-        """Write the model of a valid checkpoint to disk, if it is the trial's best and may win."""
-        if loss >= self._best_valid_loss:
-            return
-        self._best_valid_loss = loss
-        if loss <= self._keep_below and not isinstance(model, Missing):
-            self._link.keep_model(step, model if snapshot is None else snapshot(model))
+        """Write the model of a checkpoint that holds, if it is the trial's best and may win.
 
-    def _keep_bold(
-        self,
-        step: int,
-        loss: float,
-        model: object,
-        snapshot: Callable[[Any], object] | None,
-    ) -> None:
-        """Write the model of a checkpoint that holds but for the margin that acetune has chosen."""
-        if loss >= min(self._best_bold_loss, self._best_valid_loss):
+        A ``bold`` one holds but for the margin that acetune has chosen.
+        """
+        if loss >= self._best_valid_loss or (bold and loss >= self._best_bold_loss):
             return
-        self._best_bold_loss = loss
+        if bold:
+            self._best_bold_loss = loss
+        else:
+            self._best_valid_loss = loss
         if loss <= self._keep_below and not isinstance(model, Missing):
             self._link.keep_model(step, model if snapshot is None else snapshot(model))
 
