@@ -209,6 +209,7 @@ def newer_in_the_log(path: Path) -> None:
     """A newer version was killed before SQLite had moved what it wrote into the file itself."""
     code = (
         "import os, sqlite3, sys; db = sqlite3.connect(sys.argv[1]); "
+        "db.execute('PRAGMA journal_mode = WAL'); "
         "db.execute('PRAGMA user_version = 99'); os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", code, str(path)], check=True)

@@ -7,21 +7,16 @@ writes it is refused here, where the file is opened, and not met later by an acc
 from __future__ import annotations
 
 import json
-import math
 import sqlite3
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from acetune.core.formatting import harmless
 from acetune.core.numbers import is_number, is_whole
 from acetune.core.report_values import LARGEST_COST_S, LARGEST_STEP, from_json
 
-_YEARS = -60_000_000_000, 250_000_000_000  # seconds since 1970: the years 69 to 9892
-_LARGEST = sys.float_info.max
-_LARGEST_TRIAL = 2**31 - 1
+YEARS = -60_000_000_000, 250_000_000_000  # seconds since 1970: the years 69 to 9892
+LARGEST_TRIAL = 2**31 - 1
 
 
 def _whole(least: int, most: int) -> str:
@@ -41,9 +36,9 @@ _REAL = "typeof({0}) IN ('real', 'integer')"  # may be infinite
 _FINITE = f"{_REAL} AND {{0}} > -9e999 AND {{0}} < 9e999"
 _AMOUNT = f"{_REAL} AND {{0}} BETWEEN 0 AND 1e300"
 _SECONDS = f"{_REAL} AND {{0}} BETWEEN 0 AND {LARGEST_COST_S!r}"
-_TIME = f"{_REAL} AND {{0}} BETWEEN {_YEARS[0]} AND {_YEARS[1]}"
+_TIME = f"{_REAL} AND {{0}} BETWEEN {YEARS[0]} AND {YEARS[1]}"
 _SHARE = f"{_REAL} AND {{0}} BETWEEN 0 AND 1"
-_TRIAL, _ATTEMPT = _whole(1, _LARGEST_TRIAL), _whole(1, 2**15 - 1)
+_TRIAL, _ATTEMPT = _whole(1, LARGEST_TRIAL), _whole(1, 2**15 - 1)
 _STEP, _FROM_0 = _whole(1, LARGEST_STEP), _whole(0, LARGEST_STEP)
 _NUMBER = _whole(-(2**63), 2**63 - 1)
 _PLACE = {"trial": _TRIAL, "attempt": _ATTEMPT}
@@ -148,7 +143,7 @@ def quoted(name: str) -> str:
     return f'"{name}"'
 
 
-#: what is not read into arrays, which are looked through as they are (``require_columns``)
+#: what is not read into arrays, which are looked through as they are (report_arrays.py)
 _BESIDE_ARRAYS = {
     "reports": ("rank", "of", "metrics"),
     "checks": ("constraint", "error", "note"),
@@ -184,28 +179,6 @@ def require_cells(db: sqlite3.Connection, *, arrays: bool = False) -> None:
     trials, last = db.execute("SELECT count(*), coalesce(max(trial), 0) FROM trials").fetchone()
     if last > 1000 + 100 * trials:  # they are counted from 1, and so is memory for them
         raise ValueError(f"it has a trial {last} among {trials}")
-
-
-_RANGES = {  # of columns, by name: the least and the most; NaN stands for nothing
-    "trial": (1, _LARGEST_TRIAL),
-    "attempt": (1, 2**15 - 1),
-    "step": (1, LARGEST_STEP),
-    "checked_step": (0, LARGEST_STEP),
-    **dict.fromkeys(("primary_cost_s", "snapshot_cost_s", "cost_s"), (0, LARGEST_COST_S)),
-    "violation": (0, math.inf),
-    "value": (-_LARGEST, _LARGEST),
-    **dict.fromkeys(("stderr", "margin_se"), (0, _LARGEST)),
-    "time": _YEARS,
-}
-
-
-def require_columns(columns: Mapping[str, Any]) -> None:
-    """The same for columns that were read into arrays."""
-    for name, (least, most) in _RANGES.items():
-        if name in columns and len(columns[name]):
-            low, high = np.fmin.reduce(columns[name]), np.fmax.reduce(columns[name])
-            if low < least or high > most:
-                raise ValueError(f"{name} cannot be {low if low < least else high}")
 
 
 # -- JSON ------------------------------------------------------------------------------------------
