@@ -6,6 +6,7 @@ objective and violation together.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from acetune.core import errors
@@ -136,3 +137,22 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def _result_html(result: StudyResult) -> str:
+    html: str = import_on_use(__name__, "result_html", {"result_html": "acetune.report._notebook"})(
+        result
+    )
+    return html
+
+
+def _show_results_in_notebooks() -> None:
+    """A result shows itself with a picture, which its own room, that of the file, cannot draw."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if shell is not None:
+        html = shell.display_formatter.formatters["text/html"]
+        html.for_type_by_name("acetune.study.result", "StudyResult", _result_html)
+
+
+_show_results_in_notebooks()

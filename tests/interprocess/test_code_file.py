@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import stat
@@ -14,6 +15,7 @@ import pytest
 
 from acetune.interprocess.code_file import code_size, read_code, write_code
 from acetune.interprocess.pickling import pickle_code
+from quick import why_slow
 
 LARGE = np.arange(40_000, dtype="f8")
 
@@ -88,3 +90,18 @@ def test_the_file_is_private_and_has_no_name(tmp_path: Path) -> None:
         assert found.st_nlink == 0 and stat.S_IMODE(found.st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     assert mine.read_text() == "precious"
+
+
+def test_a_cached_function_arrives_with_an_empty_cache() -> None:
+    @functools.lru_cache(maxsize=9)
+    def fibonacci(n: int) -> int:
+        return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+    assert fibonacci(20) == 6765
+    other = pickle.loads(pickle_code(fibonacci))
+    assert other.cache_info().currsize == 0 and other.cache_parameters()["maxsize"] == 9
+    assert other(30) == 832040
+
+
+def test_a_cached_function_that_workers_import_is_theirs() -> None:
+    assert pickle.loads(pickle_code(why_slow)) is why_slow

@@ -54,7 +54,7 @@ def make_hostile(path: Path, chance: random.Random) -> list[str]:
             keys = [f'"{row[1]}"' for row in info if row[5]] or ["rowid"]
             rows = db.execute(f'SELECT {", ".join(keys)}, "{column}" FROM {table}').fetchall()
             where = " AND ".join(f"{key} = ?" for key in keys)
-            with suppress(sqlite3.Error, OverflowError, UnicodeEncodeError):
+            with suppress(sqlite3.Error, OverflowError, ValueError, RecursionError):
                 if not rows:
                     values = [chance.choice(_VALUES) for _ in info]
                     db.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(info))})", values)

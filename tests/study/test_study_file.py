@@ -87,7 +87,12 @@ def test_the_tables_that_people_query(finished: Path, table: str) -> None:
     assert set(COLUMNS[table].split()) <= found
 
 
-def test_the_file_needs_no_log_when_its_study_has_ended(finished: Path) -> None:
+def test_the_file_is_whole_and_reading_it_puts_nothing_beside_it(finished: Path) -> None:
+    beside = list(finished.parent.iterdir())
+    acetune.load(finished).trials  # noqa: B018
+    assert list(finished.parent.iterdir()) == beside
+    with closing(Store.open(finished)):
+        assert rows(finished, "PRAGMA journal_mode") == [{"journal_mode": "wal"}]
     assert rows(finished, "PRAGMA journal_mode") == [{"journal_mode": "delete"}]
     assert rows(finished, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
 

@@ -15,6 +15,7 @@ from acetune.core.formatting import harmless
 from acetune.report.explanation import (
     answer_step,
     checked_words,
+    decided_under,
     find_trial,
     holds_answer,
     how_it_ended,
@@ -47,15 +48,17 @@ def explain(
         place = (latest.trial, latest.attempt)
         numbers = view.numbers(*place)
         reports, checks = store.reports_at(numbers), store.checks_at(numbers)
+        then = store.verdicts_then(numbers)
         hardware, traceback = store.hardware().get(place), store.traceback(*place)
         candidates = candidates_of(view)
-        goals = view.goals
+        goals, changes = view.goals, view.limit_changes
     best = choose_answer(candidates)
     lines = [
         *holds_answer(best, candidates, *place),
         *how_it_ended(latest, traceback),
         None if hardware is None else f"measured on: {hardware}",
         *limits_then(checks, goals),
+        *decided_under(reports, changes, goals),
         None if reports else "it reported nothing",
     ]
     for line in filter(None, lines):
@@ -75,7 +78,8 @@ def explain(
     for row in kept:
         if row > before + 1:
             table.add_row(*["..."] * len(table.columns))
-        table.add_row(*map(Text, map(harmless, report_cells(reports[row], values, answer))))
+        cells = report_cells(reports[row], values, answer, then)
+        table.add_row(*map(Text, map(harmless, cells)))
         before = row
     console.print(table)
     if answer is not None:

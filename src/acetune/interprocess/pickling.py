@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +47,8 @@ def pickle_code(
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, found: object) -> Any:
             reduced = NotImplemented if reduce is None else reduce(found)
+            if reduced is NotImplemented and isinstance(found, functools._lru_cache_wrapper):
+                reduced = _reduce_cached(found)
             return super().reducer_override(found) if reduced is NotImplemented else reduced
 
     written = io.BytesIO()
@@ -56,3 +60,25 @@ def pickle_code(
             "connections and the like inside the function instead of using ones from outside"
         ) from error
     return written.getvalue()
+
+
+def _reduce_cached(found: functools._lru_cache_wrapper[Any]) -> Any:
+    """A function with ``functools.cache`` or ``lru_cache``: sent with an empty cache.
+
+    One that the other process imports by its name is left to that.
+    """
+    by_value = {"__main__", *cloudpickle.list_registry_pickle_by_value()}
+    module = getattr(found, "__module__", None) or "__main__"
+    parents = {module[:at] for at, letter in enumerate(module) if letter == "."}
+    if not by_value & {module, *parents}:
+        value: Any = sys.modules.get(module)
+        for name in found.__qualname__.split("."):
+            value = getattr(value, name, None)
+        if value is found:
+            return NotImplemented
+    given = found.cache_parameters()
+    return _cached, (found.__wrapped__, given["maxsize"], given["typed"])
+
+
+def _cached(function: Callable[..., Any], maxsize: int | None, typed: bool) -> Any:
+    return functools.lru_cache(maxsize, typed)(function)

@@ -1,9 +1,13 @@
-"""What people see in a terminal: progress while a study runs, and its summary at the end."""
+"""What people see of a study: progress in a terminal, a log or a notebook, and its summary."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
+from html import escape
+from importlib import import_module
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -19,10 +23,13 @@ from acetune.study.result import StudyResult
 from acetune.study.summary import STATES, duration, summary_rows
 
 _LINE_EVERY_S = 10.0
+_MOST_NOTICES = 20  # in a notebook: the latest ones
 
 
 def make_progress(console: Console | None = None) -> StudyCallback:
-    """Live progress on a terminal, plain lines elsewhere."""
+    """Live progress on a terminal and in a notebook, plain lines elsewhere."""
+    if console is None and _in_notebook():
+        return NotebookProgress()
     console = console or Console(stderr=True)
     return LiveProgress(console) if console.is_terminal else PlainProgress(console)
 
@@ -69,10 +76,64 @@ class LiveProgress(StudyCallback):
         bar.add_row(ProgressBar(total=1.0, completed=done, width=30), left)
         grid = Table.grid(padding=(0, 2))
         grid.add_row("budget", bar)
-        grid.add_row("trials", _trials(status))
-        grid.add_row("reports", _strata(status))
-        grid.add_row("best", _best(status))
+        for name, text in _standing(status).items():
+            grid.add_row(name, text)
         return grid
+
+
+class NotebookProgress(StudyCallback):
+    """The same in a notebook: one output of the cell, which is updated in place."""
+
+    def __init__(self) -> None:
+        self._status: StudyStatus | None = None
+        self._notices: list[str] = []
+        self._handle: Any = None
+        self._shown: dict[str, str] | None = None
+
+    def on_start(self, status: StudyStatus) -> None:
+        """Begin to show."""
+        self._status = status
+        if status.trials:
+            self._notices.append(_goes_on(status))
+        self.on_tick()
+
+    def on_tick(self) -> None:
+        """Show how the study stands."""
+        if self._status is not None:
+            done, left = _progress(self._status)
+            bar = f'<progress max="1" value="{done:.2f}"></progress> '
+            self._show({"budget": left, **_standing(self._status)}, bar)
+
+    def on_notice(self, text: str) -> None:
+        """A notice, below the progress."""
+        self._notices = [*self._notices, f"note: {text}"][-_MOST_NOTICES:]
+        self.on_tick()
+
+    def on_end(self) -> None:
+        """The last state."""
+        if self._status is not None:
+            self._show({"acetune": _last(self._status)})
+
+    def _show(self, rows: Mapping[str, str], bar: str = "") -> None:
+        cells = [
+            f'<tr><th style="text-align:left">{escape(name)}</th>'
+            f'<td style="text-align:left">{bar if name == "budget" else ""}{escape(text)}</td></tr>'
+            for name, text in rows.items()
+        ]
+        notices = [f"<div>{escape(text)}</div>" for text in self._notices]
+        lines = [*(f"{name}: {text}" for name, text in rows.items()), *self._notices]
+        shown = {
+            "text/html": f"<table>{''.join(cells)}</table>{''.join(notices)}",
+            "text/plain": "\n".join(lines),
+        }
+        if shown == self._shown:
+            return
+        self._shown = shown
+        if self._handle is None:
+            display = import_module("IPython.display").display
+            self._handle = display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)
 
 
 class PlainProgress(StudyCallback):
@@ -114,6 +175,17 @@ class PlainProgress(StudyCallback):
     def _line(self, text: str) -> None:
         line = f"acetune: {harmless(text)}"
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _in_notebook() -> bool:
+    """Whether this is the kernel of a notebook, which can update what it has shown."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None
+
+
+def _standing(status: StudyStatus) -> dict[str, str]:
+    return {"trials": _trials(status), "reports": _strata(status), "best": _best(status)}
 
 
 def _goes_on(status: StudyStatus) -> str:

@@ -135,6 +135,16 @@ class EarlierTrial(NamedTuple):
     checks: str  # [step, how far beyond each limit] each
 
 
+class NewVerdict(NamedTuple):
+    """What a report with a check comes to by other limits; one not judged counts as unchecked."""
+
+    checked_step: int | None
+    checked_objective: float | None
+    violation: float | None
+    stratum: str
+    seq: int
+
+
 class KeptRow(NamedTuple):
     """One row of ``checkpoints``, found to be where it has to be."""
 
@@ -286,8 +296,6 @@ class Store:
     def _writing(self) -> Store:
         """Begin to write: from now on there is a log beside the file."""
         self._db.execute("PRAGMA journal_mode = WAL")
-        # a commit survives the process being killed; only a power cut may lose the last moments
-        self._db.execute("PRAGMA synchronous = NORMAL")
         found = self.path.stat()
         self._place, self._size = (found.st_dev, found.st_ino), found.st_size
         kind = network_file_system(self.path)
@@ -328,11 +336,11 @@ class Store:
         """Close the file and let others have it: one file, with nothing beside it."""
         # of a file that was moved the rest is written to where it is now
         if self._lock is not None and not (self._lost and self.path.exists()):
-            with contextlib.suppress(sqlite3.Error):  # somebody reads it just now
+            # without its log a file is read with nothing put beside it; who reads now keeps the log
+            with contextlib.suppress(sqlite3.Error):
                 self._db.execute("PRAGMA busy_timeout = 1000")
                 with self._db:
                     self._db.execute(f"DROP TABLE IF EXISTS {_MARK_NAME}")
-                # read without a log, it can be read where nothing can be written
                 self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
         if self._lock is not None:
@@ -608,7 +616,7 @@ class Store:
         self.notices.append(text)
 
     def set_settings(self, settings: str, constraints: str) -> None:
-        """What a resume may change: settings, and margins that acetune chooses."""
+        """What a resume may change: settings, limits and the margins that acetune chooses."""
         self._db.execute("UPDATE study SET settings = ?, constraints = ?", (settings, constraints))
 
     def set_code(self, code: str, code_hash: str) -> None:
@@ -649,6 +657,74 @@ class Store:
     def end_check_changes(self, done: float) -> None:
         """All kept models were measured again."""
         self._db.execute("UPDATE check_changes SET done = ? WHERE done IS NULL", (done,))
+
+    def add_limit_change(self, what: Sequence[str], time: float) -> int:
+        """The study goes on under other limits: those of until now are noted.
+
+        A look at fresh data that was under way ends: what it has listed was for other limits.
+        """
+        self._db.execute("UPDATE looks SET ended = ? WHERE ended IS NULL", (time,))
+        cursor = self._db.execute(
+            "INSERT INTO limit_changes (time, session, seq, look, earlier, what) VALUES (?, "
+            "(SELECT coalesce(max(session), 0) + 1 FROM sessions), ?, "
+            "(SELECT coalesce(max(look), 0) FROM looks), (SELECT constraints FROM study), ?)",
+            (time, self._seq, _writable(json.dumps(list(what)))),
+        )
+        return int(cursor.lastrowid or 0)
+
+    def judge_again(
+        self, change: int, verdicts: Iterable[NewVerdict], margins: Mapping[str, float]
+    ) -> None:
+        """Reports are judged by other limits, with these margins; what was said until now stays."""
+        self._db.execute(
+            "INSERT INTO earlier_verdicts SELECT ?, seq, checked_step, checked_objective, "
+            'violation, stratum, json_group_object("constraint", margin_se) '
+            "FROM reports JOIN checks USING (seq) GROUP BY seq",
+            (change,),
+        )
+        self._db.executemany(
+            "UPDATE reports SET checked_step = ?, checked_objective = ?, violation = ?, "
+            "stratum = ? WHERE seq = ?",
+            verdicts,
+        )
+        self._db.executemany(
+            'UPDATE checks SET margin_se = ? WHERE "constraint" = ?',
+            [(margin, name) for name, margin in margins.items()],
+        )
+
+    def judged_anew(self) -> int:
+        """The last report that was decided on under other limits than those of now; 0: none."""
+        found = self._db.execute("SELECT coalesce(max(seq), 0) FROM limit_changes").fetchone()
+        return int(found[0])
+
+    def limit_changes(self) -> list[dict[str, Any]]:
+        """With which other limits the study went on, what they were and what has changed."""
+        return decoded_limit_changes(self.rows("SELECT * FROM limit_changes ORDER BY change"))
+
+    def checked_before(self) -> dict[int, tuple[int, float]]:
+        """Step and objective of checkpoints that count as unchecked, by the ``seq`` of the report.
+
+        Not all of their constraints were measured, and what was holds by the limits of now.
+        """
+        found = self._db.execute(
+            "SELECT e.seq, e.checked_step, e.checked_objective FROM earlier_verdicts e "
+            "JOIN reports r USING (seq) WHERE r.stratum = 'unchecked' AND e.checked_step NOT NULL "
+            "ORDER BY change"
+        )
+        return {seq: (step, value) for seq, step, value in found}
+
+    def verdicts_then(self, numbers: Sequence[int]) -> dict[int, str]:
+        """In which stratum reports were when they were decided on, where they were judged anew."""
+        rows = self._numbered("earlier_verdicts", numbers)
+        return {row["seq"]: row["stratum"] for row in sorted(rows, key=lambda r: -r["change"])}
+
+    def earlier_checks_by_place(self) -> list[tuple[int, str]]:
+        """How far beyond the limits trials of other studies lie, and where that is."""
+        return self._db.execute("SELECT place, checks FROM earlier_trials").fetchall()
+
+    def put_earlier_checks(self, checks: Iterable[tuple[str, int]]) -> None:
+        """How far beyond the limits trials of other studies lie, by the places of their rows."""
+        self._db.executemany("UPDATE earlier_trials SET checks = ? WHERE place = ?", checks)
 
     def measured_constraints(self) -> set[str]:
         """The constraints of which a check has given a number."""
@@ -878,6 +954,14 @@ def decoded_looks(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**row, "candidates": read_candidates(row["candidates"])} for row in rows]
 
 
+def decoded_limit_changes(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of ``limit_changes`` with their JSON decoded."""
+    return [
+        {**row, "earlier": json.loads(row["earlier"]), "what": json.loads(row["what"])}
+        for row in rows
+    ]
+
+
 @contextlib.contextmanager
 def understanding(path: Path, *others: type[Exception]) -> Iterator[None]:
     """A block that only looks at a study: if something goes wrong in it, the file is damaged.
@@ -931,7 +1015,10 @@ def _plain(value: object) -> float | str:
 
 def _connect(path: Path) -> sqlite3.Connection:
     # used by one thread at a time, but an experiment may be closed by another than ran it
-    return sqlite3.connect(path, timeout=10, check_same_thread=False)
+    db = sqlite3.connect(path, timeout=10, check_same_thread=False)
+    # a commit survives the process being killed; only a power cut may lose the last moments
+    db.execute("PRAGMA synchronous = NORMAL")
+    return db
 
 
 def _inspect(path: Path) -> None:

@@ -19,6 +19,7 @@ from acetune.core.formatting import (
 from acetune.core.goals import Constraint, Goals
 from acetune.core.reason import BUDGET_SPENT, ENOUGH, FAILED
 from acetune.study.findings import FoundCheckpoint, broken_limits
+from acetune.study.temporary import is_temporary
 from acetune.study.trust import (
     account_words,
     after_failed_confirmation,
@@ -73,7 +74,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
             rows.append(("model", text if fault is None else f"{text} {fault}; {best.instead()}"))
     if best is not None:
         rows.extend(("beware", text) for text in one_class_words(best))
-    rows.extend(("changed", text) for text in changed_checks(result))
+    rows.extend(("changed", text) for text in what_changed(result))
     if result.looks and goals.constraints:
         rows.append(("looks", account_words(result)))
     if result.interrupted:
@@ -127,7 +128,9 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     models = f"{size(ledger.disk_bytes - ledger.code_bytes)} of models"
     if ledger.code_bytes:
         models += f", and {size(ledger.code_bytes)} of code and data for the workers until it ends"
-    rows.append(("on disk", f"{models}, beside {shown(result.study)}"))
+    goes = " (removed when this program ends: no study= was given)"
+    where = shown(result.study) + (goes if is_temporary(result.study) else "")
+    rows.append(("on disk", f"{models}, beside {where}"))
     return [(name, harmless(text)) for name, text in rows]
 
 
@@ -160,9 +163,13 @@ _CHANGED = {
 }
 
 
-def changed_checks(result: StudyResult) -> list[str]:
-    """With which changed checks the study went on, a sentence each."""
-    said = []
+def what_changed(result: StudyResult) -> list[str]:
+    """With which other limits and which changed checks the study went on, a sentence each."""
+    said = [
+        f"after {count(change['seq'], 'report')}, limits were changed and all that was measured "
+        f"was judged anew ({'; '.join(change['what'])})"
+        for change in result.limit_changes
+    ]
     for change in result.check_changes:
         how = "waiting" if change["done"] is None else change["how"]
         what = "; ".join(change["what"])
