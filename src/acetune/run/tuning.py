@@ -60,6 +60,7 @@ from acetune.study.opening import (
     require_on_changed_limit,
     study_path,
 )
+from acetune.study.origin import mark_of
 from acetune.study.result import StudyResult, read_result
 from acetune.study.summary import size
 from acetune.study.temporary import temporary_study
@@ -361,6 +362,7 @@ def tune(
             "keep_models": keep_models,
             "ranges": known_ranges(goals),
             "source": _source_file(train),
+            "source_mark": mark_of(_source_file(train)),
             "code_bytes": taken,
         }
         description = describe_study(
