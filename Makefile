@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # of speed, each beside its peers
 BENCHMARKS ?= decision_cost suggestion_cost engine_overhead ray_overhead optuna_overhead \
-	replay_speed fairness_metrics keep_model report_and_dashboard
+	replay_speed fairness_metrics keep_model report_and_dashboard scale
 
 .PHONY: help demo quick quick-tests test pythons lint format docs screenshots bench bench-quick \
 	paper release clean
@@ -55,7 +55,7 @@ format: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "open site/index.html"
+	@echo "open site/index.html, or with search: python3 -m http.server -d site"
 
 screenshots: $(VENV)/.dev
 	@tools/browser.sh

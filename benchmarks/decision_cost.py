@@ -318,7 +318,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a hundredth of it, one round")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--limit", type=float, default=80.0, help="CPU seconds for a contender")
+    parser.add_argument("--limit", type=float, default=60.0, help="CPU seconds for a contender")
     parser.add_argument("--results", type=Path, help="folder for the page")
     options = parser.parse_args()
     sizes, rounds, limit_s = Sizes(10_000, HEADLINE, 1_000_000), options.rounds, options.limit

@@ -132,7 +132,7 @@ def main() -> None:
     """Run, print and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few rounds; writes nothing")
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--results", type=Path, help="folder for the page")
     options = parser.parse_args()
     rounds = 3 if options.quick else options.rounds

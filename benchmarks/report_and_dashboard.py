@@ -85,7 +85,7 @@ class Opened(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a small study; writes nothing")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--results", type=Path)
     given = parser.parse_args()
     trials, reports = (200, 10_000) if given.quick else (5_000, 500_000)

@@ -124,11 +124,6 @@ CASES: dict[str, tuple[Callable[[], dict[str, Any]], type[Exception], str]] = {
         GoalError,
         "max_trials must be a whole number >= 1, got '10'",
     ),
-    "step wider than its range": (
-        lambda: {"space": {"x": acetune.uniform(0, 1, step=2)}},
-        SpaceError,
-        r"uniform\(0, 1, step=2\): the step is wider than the range, so 0 is all there is",
-    ),
     "trials alone": (lambda: {"trials": 3}, TypeError, "'trials'; did you mean max_trials="),
     "direction": (lambda: {"direction": "max"}, TypeError, "'direction'; did you mean mode="),
     "misspelt": (lambda: {"confirm_tob": 3}, TypeError, "did you mean 'confirm_top'"),

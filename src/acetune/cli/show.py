@@ -7,7 +7,7 @@ import math
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,10 +15,12 @@ from rich.console import Console
 from acetune.certification.account import SCHEDULE
 from acetune.cli.exits import ExitCode, end_with
 from acetune.core.report_values import to_named
-from acetune.run.terminal import summary
 from acetune.study.findings import FoundCheckpoint
-from acetune.study.result import StudyResult, load
+from acetune.study.read_ahead import ReadAhead
 from acetune.study.trust import claim
+
+if TYPE_CHECKING:
+    from acetune.study.result import StudyResult
 
 
 class Required(StrEnum):
@@ -52,7 +54,13 @@ def show(
     Where there is none, also so far, the exit status is 3; where fresh data rejected it, 4; where
     it is less than --require asks for, 5.
     """
-    result = load(study)
+    with ReadAhead(study) as ahead:  # a large study is read while the rest is imported
+        from acetune.run.terminal import summary
+        from acetune.study.result import result_of
+        from acetune.study.view import viewing
+
+        with viewing(study.absolute(), ahead) as view:
+            result = result_of(view)
     if as_json:
         typer.echo(json.dumps(to_json(result), indent=2, allow_nan=False))
     else:
@@ -91,6 +99,7 @@ def to_json(result: StudyResult) -> dict[str, Any]:
             "schedule": SCHEDULE,
         },
         "check_changes": [dict(change) for change in result.check_changes],
+        "limit_changes": [dict(change) for change in result.limit_changes],
         "ended": result.ended,
         "ended_code": result.ended_code,
     }

@@ -134,8 +134,9 @@ class StopperTrial:
         if primary_cost_s is not None:
             primary_cost_s = require_cost(primary_cost_s, "primary_cost_s")
         snapshot_cost_s = require_cost(snapshot_cost_s, "snapshot_cost_s")
-        due = self.due(step, loss)
-        check = None
+        due = check = None
+        if checked_step is None if constraints is not None else self.record.gated_at is None:
+            due = self.due(step, loss)  # nothing else depends on it
         if not stopper.goals.constraints and not constraints:
             check = unconstrained(step, loss)
         elif constraints is not None:
@@ -144,6 +145,24 @@ class StopperTrial:
         if check is None and due is not None:
             self.skip(step)  # only now: a report that is refused changes nothing
         return decision
+
+    def as_report(
+        self,
+        step: int,
+        value: float,
+        constraints: Mapping[str, object] | None,
+        primary_cost_s: float | None = None,
+        check_cost_s: Mapping[str, float] | None = None,
+        *,
+        checked_step: int | None = None,
+        margins: Mapping[str, float] | None = None,
+    ) -> Observation:
+        """What policies would see if this was observed now. Nothing changes."""
+        loss = self._stopper.goals.objective.loss(value)
+        check = None
+        if constraints is not None:
+            check = self._judge(constraints, step, loss, checked_step, None, margins)
+        return Observation(self.record.id, step, loss, check, primary_cost_s, check_cost_s)
 
     def take(
         self,

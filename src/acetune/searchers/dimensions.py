@@ -269,8 +269,6 @@ def _last_step(kind: str, low: float, high: float, step: object) -> float:
     steps = (_exact(high) - first) / width
     # a bound that was rounded to a float may lie just below its step
     steps = (steps + Decimal(repr(_ON_GRID))).to_integral_value(ROUND_FLOOR)
-    if steps < 1 and low < high:
-        raise SpaceError(f"{what}: the step is wider than the range, so {low!r} is all there is")
     return min(float(first + steps * width), float(high))
 
 
