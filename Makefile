@@ -55,7 +55,7 @@ format: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "open site/index.html"
+	@echo "open site/index.html, or with search: python3 -m http.server -d site"
 
 screenshots: $(VENV)/.dev
 	@tools/browser.sh

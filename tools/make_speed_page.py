@@ -15,7 +15,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -258,10 +258,11 @@ def require_agreement(root: Path = ROOT) -> None:
             raise ProblemError(f"{where} is not of today: run python tools/make_speed_page.py")
 
 
-def marked(text: str, root: Path = ROOT) -> str:
+def marked(text: str, root: Path = ROOT, old: Collection[str] | None = None) -> str:
     """A document for the site, in which figures that are older than their code have a mark."""
     found = results(root)
-    known, old = texts(found), set(older(found, root))
+    known = texts(found)
+    old = set(older(found, root) if old is None else old)
 
     def mark(link: re.Match[str]) -> str:
         stale = link[3] in known and known[link[3]][1] in old

@@ -9,6 +9,7 @@ the code they measured get a mark.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import posixpath
@@ -23,6 +24,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
+import acetune
 from acetune.report.html import write_report
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -42,6 +44,12 @@ def on_pre_build(config: MkDocsConfig) -> None:
         make_speed_page.require_agreement()
     except make_speed_page.ProblemError as problem:
         raise PluginError(str(problem)) from None
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Say in the footer which version the pages are about."""
+    config.copyright = f"The documentation of acetune {acetune.__version__}. Apache-2.0."
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -106,12 +114,26 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         at = fence.end()
     text = HIDDEN.sub("", "".join([*parts, LINK.sub(bend, markdown[at:])]))
     is_speed = source == ROOT / make_speed_page.PAGE
-    return make_speed_page.marked_page(text) if is_speed else make_speed_page.marked(text)
+    if is_speed:
+        return make_speed_page.marked_page(text)
+    return make_speed_page.marked(text, old=_older())
+
+
+@functools.cache
+def _older() -> list[str]:
+    """The benchmarks whose figures get a mark, found once for all pages."""
+    return make_speed_page.older(make_speed_page.results())
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Let a keyboard reach the pictures, which scroll on a phone."""
     return html.replace("<p><img ", '<p tabindex="0"><img ')
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Give the theme's search a name for screen readers."""
+    search = 'class="md-search" data-md-component="search" role="dialog"'
+    return output.replace(search, f'{search} aria-label="Search"')
 
 
 def _resolve(source: Path, target: str) -> Path | None:

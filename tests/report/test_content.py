@@ -197,7 +197,7 @@ def test_a_real_study(study: Path) -> None:
     assert answer["best"]["fresh"]["objective"] == {"value": 5.5, "stderr": 0.0}
     assert answer["load"] == 'acetune.load("study.db").best.load()'
     assert (
-        "certified on fresh data: g 1.5 (limit ≤ 2; one of 1.945 would have passed; normal"
+        "certified on fresh data: g 1.5 (limit ≤ 2; a limit of 1.945 would have passed too; normal"
         in answer["trust"]
     )
     assert (answer["status"], answer["confidence"]) == ("certified", 95)

@@ -57,12 +57,12 @@ def test_the_best_is_confirmed(study: Path, tmp_path: Path) -> None:
     assert read_lines(looks) == [["2", "1", "1.0"]]
     assert best.value == 1.0  # the search's own value stands beside it
     text = str(result)
-    assert "certified on fresh data: loss 1.25, g 1.5 (limit <= 2; one of 1.678 would have" in text
+    assert "certified on fresh data: loss 1.25, g 1.5 (limit <= 2; a limit of 1.678 would" in text
     assert "this model is certified to keep g <= 2 on data like the fresh rows" in text
-    assert (
-        "1 look at fresh data. A study may issue a wrong certificate with a probability of 5 %, and"
-        in text
+    words = (
+        "1 look at fresh data. A study may issue a wrong certificate with a probability of at most "
     )
+    assert f"{words}5 %, and each look uses up a part" in text
     assert acetune.load(study).best == best
 
 

@@ -148,9 +148,10 @@ def account_words(result: StudyResult) -> str:
             "goes on with it; other rows count as another look, which is stricter"
         )
     return (
-        f"{looks} at fresh data. A study may issue a wrong certificate with a probability of "
-        f"{percent(1 - account.confidence)}, and each look uses up a part: {percent(account.spent)}"
-        f" so far; another look would be stricter ({percent(account.next_level)})"
+        f"{looks} at fresh data. A study may issue a wrong certificate with a probability of at "
+        f"most {percent(1 - account.confidence)}, and each look uses up a part: "
+        f"{percent(account.spent)} so far; another look would be stricter "
+        f"({percent(account.next_level)})"
     )
 
 
@@ -223,9 +224,9 @@ def _interval(confirmation: Confirmation, name: str) -> str:
 def _bounded(limit: Constraint, bound: Bound) -> str:
     """The limit, how far it could be moved in the test, and by which method."""
     near = number(limit.limit, 6)
-    strictest = (
-        "" if bound.value is None else f"; one of {number(bound.value, 4)} would have passed"
-    )
+    strictest = ""
+    if bound.value is not None:
+        strictest = f"; a limit of {number(bound.value, 4)} would have passed too"
     about = ", approximate" if bound.approximate else ""
     return f" (limit {limit.sense} {near}{strictest}; {bound.how}{about})"
 
