@@ -327,6 +327,7 @@ def read_result(store: Store) -> StudyResult:
         finite_reports=sum(map(math.isfinite, objectives)),
         due_at_every_step=_due_at_every_step(store),
         confidence=info["confidence"],
+        limit_changes=store.limit_changes(),
         check_changes=[
             row | {"what": json.loads(row["what"])}
             for row in store.rows("SELECT * FROM check_changes ORDER BY change")

@@ -281,7 +281,9 @@ MISBEHAVIOUR: dict[str, Row] = {
     "threads report one step": Row(many_reporters),
     "an error in a thread": Row(raising_in_a_thread),
     "a model that cannot be pickled": Row(unpicklable_model),
-    "a value that raises": Row(lambda trial: trial.report(Number()), "no number"),
+    "a value that raises": Row(
+        lambda trial: trial.report(Number()), "must be a number, got a value that cannot be shown"
+    ),
     "a check that raises in silence": Row(
         lambda trial: trial.report(0.1, model=1, constraints={"g": lambda: Number()})
     ),

@@ -14,6 +14,7 @@ from acetune.core.errors import StudyError
 from acetune.report.explanation import (
     answer_step,
     checked_words,
+    decided_under,
     find_trial,
     holds_answer,
     how_it_ended,
@@ -46,15 +47,17 @@ def explain(
         place = (latest.trial, latest.attempt)
         numbers = view.numbers(*place)
         reports, checks = store.reports_at(numbers), store.checks_at(numbers)
+        then = store.verdicts_then(numbers)
         hardware, traceback = store.hardware().get(place), store.traceback(*place)
         candidates = candidates_of(view)
-        goals = view.goals
+        goals, changes = view.goals, view.limit_changes
     best = choose_answer(candidates)
     lines = [
         *holds_answer(best, candidates, *place),
         *how_it_ended(latest, traceback),
         None if hardware is None else f"measured on: {hardware}",
         *limits_then(checks, goals),
+        *decided_under(reports, changes, goals),
         None if reports else "it reported nothing",
     ]
     for line in filter(None, lines):
@@ -74,7 +77,7 @@ def explain(
     for row in kept:
         if row > before + 1:
             table.add_row(*["..."] * len(table.columns))
-        table.add_row(*map(Text, report_cells(reports[row], values, answer)))
+        table.add_row(*map(Text, report_cells(reports[row], values, answer, then)))
         before = row
     console.print(table)
     if answer is not None:

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,11 +19,20 @@ from rich.console import Console
 from acetune.cli.exits import end_with
 from acetune.core.did_you_mean import suggestion
 from acetune.core.errors import AcetuneError, GoalError, StudyError
+from acetune.core.goals import Constraint
+from acetune.replay.judged_table import parse_limit
 from acetune.run.terminal import summary
 from acetune.run.tuning import OTHER_NAMES, tune
 from acetune.study.result import StudyResult
 from acetune.study.summary import shown
 from acetune.study.view import viewing
+
+
+class ChangedLimit(StrEnum):
+    """What ``--on-changed-limit`` takes."""
+
+    REFUSE = "refuse"
+    JUDGE_AGAIN = "judge-again"
 
 
 class ChangedCheck(StrEnum):
@@ -63,6 +73,13 @@ _OnChangedCheck = Annotated[
         "values of both; or measure-again, which sets the earlier values aside."
     ),
 ]
+_OnChangedLimit = Annotated[
+    ChangedLimit | None,
+    typer.Option(
+        help="Where limits were changed since the study was begun: refuse (default); or "
+        "judge-again: judge all that was measured by the limits of now, and go on."
+    ),
+]
 _Workers = Annotated[int | None, typer.Option(help="Worker processes; one a core by default.")]
 
 
@@ -83,6 +100,7 @@ def run(
     patience_s: _PatienceSeconds = None,
     workers: _Workers = None,
     on_changed_check: _OnChangedCheck = None,
+    on_changed_limit: _OnChangedLimit = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -110,7 +128,7 @@ def run(
     given = {"time_budget_s": time_budget_s, "max_trials": max_trials, "workers": workers}
     given |= {"target": target, "patience_trials": patience_trials, "patience_s": patience_s}
     options |= {name: value for name, value in given.items() if value is not None}
-    _set_changed_check(options, on_changed_check)
+    _set_changed(options, on_changed_check, on_changed_limit)
     options["study"] = study or options.get("study") or file.with_suffix(".db")
     if options.get("time_budget_s") is None and options.get("max_trials") is None:
         raise GoalError(
@@ -139,10 +157,19 @@ def resume(
     patience_s: _PatienceSeconds = None,
     workers: _Workers = None,
     on_changed_check: _OnChangedCheck = None,
+    on_changed_limit: _OnChangedLimit = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Go on under another limit, with all that was measured judged by it: "
+            "METRIC<=NUMBER or METRIC>=NUMBER. May be given several times."
+        ),
+    ] = None,
 ) -> None:
     """Go on with STUDY where it was, perhaps with a larger budget."""
     with viewing(study) as view:
-        settings = dict(view.info["settings"])
+        settings, now = dict(view.info["settings"]), _limits(view.info["constraints"])
+        earlier = [_limits(change["earlier"]) for change in view.limit_changes]
         done = sum(trial.state != "rejected" for trial in view.trials)
     if settings["max_trials"] is not None:  # what was run already counts, however it was asked for
         settings["max_trials"] = max(settings["max_trials"], done)
@@ -167,14 +194,50 @@ def resume(
         options[name] = settings.get(name) if end is None else end
     if workers is not None:
         options["workers"] = workers
-    _set_changed_check(options, on_changed_check)
+    _set_changed(options, on_changed_check, on_changed_limit)
+    _set_limits(options, limit or [], earlier, now)
     options["study"] = study
     _finish(tune(train, **options))
 
 
-def _set_changed_check(options: dict[str, Any], given: ChangedCheck | None) -> None:
-    if given is not None:
-        options["on_changed_check"] = given.value.replace("-", "_")
+def _set_changed(
+    options: dict[str, Any], check: ChangedCheck | None, limit: ChangedLimit | None
+) -> None:
+    for name, given in (("on_changed_check", check), ("on_changed_limit", limit)):
+        if given is not None:
+            options[name] = given.value.replace("-", "_")
+
+
+def _limits(described: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The limits of constraints as the study file has them, by name."""
+    return {one["name"]: one.get("upper", one.get("lower")) for one in described}
+
+
+def _set_limits(
+    options: dict[str, Any],
+    given: Sequence[str],
+    earlier: Sequence[Mapping[str, float]],
+    now: Mapping[str, float],
+) -> None:
+    """The limits that are asked for; else those of now, where the file has those of before."""
+    listed = options.get("constraints") or ()
+    if not (given or earlier) or isinstance(listed, Constraint):  # which tune() refuses
+        return
+    constraints = {limit.name: limit for limit in listed}
+    if {name: float(limit.limit) for name, limit in constraints.items()} in earlier:
+        constraints = {name: one.with_limit(now[name]) for name, one in constraints.items()}
+        words = ", ".join(limit.describe() for limit in constraints.values())
+        if not given:
+            typer.echo(f"under the limits that the study was run with last: {words}")
+    for text in given:
+        asked = parse_limit(text)
+        limit = constraints.get(asked.name)
+        if limit is None or limit.sense != asked.sense:
+            known = ", ".join(one.describe() for one in constraints.values()) or "none"
+            raise GoalError(f"--limit {text!r} is none of the study's constraints: {known}")
+        constraints[asked.name] = limit.with_limit(asked.limit)
+        options["on_changed_limit"] = "judge_again"
+    options["constraints"] = list(constraints.values())
 
 
 def _budgets(settings: dict[str, Any]) -> str:

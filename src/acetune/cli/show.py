@@ -99,6 +99,7 @@ def to_json(result: StudyResult) -> dict[str, Any]:
             "schedule": SCHEDULE,
         },
         "check_changes": [dict(change) for change in result.check_changes],
+        "limit_changes": [dict(change) for change in result.limit_changes],
         "ended": result.ended,
         "ended_code": result.ended_code,
     }

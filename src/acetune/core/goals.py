@@ -549,10 +549,12 @@ def goals_to_json(goals: Goals, on_config: Sequence[Constraint] = ()) -> tuple[s
 
 def goals_from_json(objective: str, constraints: str) -> Goals:
     """The inverse of :func:`goals_to_json`; the checks themselves are not in the file."""
-    return Goals(
-        Objective(**json.loads(objective)),
-        tuple(_constraint(c) for c in json.loads(constraints) if c["on"] == "model"),
-    )
+    return Goals(Objective(**json.loads(objective)), limits_from_json(json.loads(constraints)))
+
+
+def limits_from_json(constraints: Sequence[Mapping[str, Any]]) -> tuple[Constraint, ...]:
+    """Those on the model, as the study file keeps them."""
+    return tuple(_constraint(dict(c)) for c in constraints if c["on"] == "model")
 
 
 def _constraint(described: dict[str, Any]) -> Constraint:

@@ -23,7 +23,7 @@ from acetune.core.observation import CheckResult, Observation, check_result, unc
 from acetune.core.reason import LAST_STEP, Reason, Wording
 from acetune.core.report_values import LARGEST_STEP, require_step
 from acetune.core.say_once import SayOnce
-from acetune.core.trial_record import Progress, State, TrialRecord
+from acetune.core.trial_record import State
 from acetune.optuna._attributes import (
     START,
     Spent,
@@ -36,7 +36,8 @@ from acetune.optuna._attributes import (
 )
 from acetune.optuna._study_access import Poll, StaleError, StudyAccess, retried
 from acetune.policies import Policy
-from acetune.policies.stopper import StopperTrial, at_last_step, stopper_of
+from acetune.policies.decide_again import decide_again
+from acetune.policies.stopper import StopperTrial, stopper_of
 
 logger = logging.getLogger("acetune.optuna")
 
@@ -273,7 +274,7 @@ class StudyHistory:
         loss = self.goals.objective.loss(value)
         judged = self._judged(reading.handle, step, loss, check)
         report = Observation(record.id, step, loss, judged)
-        return _decide_again(record, report, self.policy, self.history)
+        return decide_again(record, report, self.policy, self.history)
 
     def _refile(self, reading: _Reading) -> bool:
         """Begin again, for steps that did not come in order; False where that cannot be done."""
@@ -326,39 +327,3 @@ class StudyHistory:
         finished = self.history.finished
         if len(finished) > 1 and finished[-1].order < finished[-2].order:
             insort(finished, finished.pop(), key=lambda record: record.order)
-
-
-# -- a decision on a report that the history already holds, as if it did not -----------------------
-
-
-def _decide_again(
-    record: TrialRecord, report: Observation, policy: Policy, history: History
-) -> Decision:
-    """What the policy says of ``report`` when it and what its trial reported later are left out.
-
-    Asked when a report was read from the storage before its own trial asked, or when a trial asks
-    twice. The best loss of the history still counts the report; that changes nothing, for the
-    policies that look at it go on with any trial that leads.
-    """
-    before = _earlier(record, report.step)
-    filing = policy.file(before, report)
-    past = history.without(record, report.step, unlearn=policy.learns)
-    decision = policy.decide(before, report, filing, past)
-    if decision.stop and report.step == record.progress.total_steps:
-        return at_last_step(decision)
-    return decision
-
-
-def _earlier(record: TrialRecord, step: int) -> TrialRecord:
-    """A trial as it was before it reported ``step``."""
-    progress = Progress(record.progress.total_steps, record.progress.interval)
-    before = TrialRecord(record.id, record.attempt, record.order, progress, record.cost_ratio)
-    log = record.log
-    for index, reported in enumerate(log.step):
-        if reported >= step:
-            break
-        log.copy_to(before.log, index)
-    progress.relive(record, step - 1)
-    before.filings = [filing for filing in record.filings if filing[0] < step]
-    before.verdicts = [verdict for verdict in record.verdicts if verdict[0] < step]
-    return before

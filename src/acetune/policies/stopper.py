@@ -146,6 +146,24 @@ class StopperTrial:
             self.skip(step)  # only now: a report that is refused changes nothing
         return decision
 
+    def as_report(
+        self,
+        step: int,
+        value: float,
+        constraints: Mapping[str, object] | None,
+        primary_cost_s: float | None = None,
+        check_cost_s: Mapping[str, float] | None = None,
+        *,
+        checked_step: int | None = None,
+        margins: Mapping[str, float] | None = None,
+    ) -> Observation:
+        """What policies would see if this was observed now. Nothing changes."""
+        loss = self._stopper.goals.objective.loss(value)
+        check = None
+        if constraints is not None:
+            check = self._judge(constraints, step, loss, checked_step, None, margins)
+        return Observation(self.record.id, step, loss, check, primary_cost_s, check_cost_s)
+
     def take(
         self,
         step: int,

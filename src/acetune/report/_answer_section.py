@@ -31,10 +31,10 @@ from acetune.report._markup import (
 from acetune.study.findings import FoundCheckpoint, broken_limits, checkpoint_key
 from acetune.study.result import StudyResult
 from acetune.study.summary import (
-    changed_checks,
     describe_checkpoint,
     nothing_feasible,
     one_class_words,
+    what_changed,
 )
 from acetune.study.trust import no_recommendation
 
@@ -65,7 +65,7 @@ def page_headline(
                 "never checked."
             )
     parts += map(sentence, one_class_words(best))
-    parts += map(sentence, changed_checks(result))
+    parts += map(sentence, what_changed(result))
     return " ".join(filter(None, parts))
 
 

@@ -14,6 +14,7 @@ from acetune.report._json_values import exact, finite, plain
 from acetune.report.explanation import (
     answer_step,
     checked_words,
+    decided_under,
     holds_answer,
     how_it_ended,
     limits_then,
@@ -197,7 +198,7 @@ def _reports(
     kept = thinned(np.arange(len(rows)), _MOST_REPORTS, keep)
     seqs = columns.seq[rows[kept]].tolist()
     found, checks = store.reports_at(seqs), store.checks_at(seqs)
-    words = checked_words(checks, view.goals)
+    words, then = checked_words(checks, view.goals), store.verdicts_then(seqs)
     note = ""
     if len(kept) < len(rows):
         note = (
@@ -207,8 +208,9 @@ def _reports(
     unchecked = bool((columns.stratum[rows] == 0).any())
     table = {
         "columns": report_columns(view.goals),
-        "rows": [report_cells(report, words, star) for report in found],
+        "rows": [report_cells(report, words, star, then) for report in found],
         "note": note,
     }
     limits = limits_then(checks, view.goals)
+    limits += decided_under(found, view.limit_changes, view.goals)
     return table, unchecked, limits, why_not_measured(checks, view.goals)

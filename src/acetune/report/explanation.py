@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from acetune.core.formatting import estimate, number, parameters
-from acetune.core.goals import Goals
+from acetune.core.goals import Goals, limits_from_json
 from acetune.policies.policy import checked_along
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.store import TrialRow
@@ -125,6 +125,25 @@ def limits_then(checks: Iterable[Row], goals: Goals) -> list[str]:
     return lines
 
 
+def decided_under(
+    reports: Sequence[Row], changes: Sequence[Mapping[str, Any]], goals: Goals
+) -> list[str]:
+    """Under which earlier limits these reports were decided on, in order, a line each."""
+    lines, after = [], 0
+    for change in changes:
+        its = [report["step"] for report in reports if after < report["seq"] <= change["seq"]]
+        after = change["seq"]
+        if its:
+            then = Goals(goals.objective, limits_from_json(change["earlier"]))
+            limits = ", ".join(limit.describe() for limit in then.constraints)
+            steps = f"step {its[0]}" if its[0] == its[-1] else f"steps {its[0]} to {its[-1]}"
+            lines.append(
+                f"decided under earlier limits at {steps}: {limits}. Since session "
+                f"{change['session']} those above are in force, and values are judged by them"
+            )
+    return lines
+
+
 def report_columns(goals: Goals) -> list[str]:
     """The names of the cells that :func:`report_cells` gives."""
     return ["step", goals.objective.name, "stratum", "checked", "violation", "rank", "decision"]
@@ -145,18 +164,29 @@ def checked_words(checks: Iterable[Row], goals: Goals) -> dict[int, str]:
     }
 
 
-def report_cells(report: Row, checked: Mapping[int, str], answer: int | None = None) -> list[str]:
-    """A report as a row of a table; the one at the step of the ``answer`` has a star."""
+def report_cells(
+    report: Row,
+    checked: Mapping[int, str],
+    answer: int | None = None,
+    then: Mapping[int, str] | None = None,
+) -> list[str]:
+    """A report as a row of a table; the one at the step of the ``answer`` has a star.
+
+    ``then`` are the strata in which reports were decided on, where they were judged anew since.
+    """
     objective = report["objective"]
     words = checked.get(report["seq"], "")
     if words and report["checked_step"] != report["step"]:
         words += f" (step {report['checked_step']})"
     violation, rank = report["violation"], report["rank"]
     star = "* " if is_answer(report, answer) else ""
+    stratum = report["stratum"]
+    if (was := (then or {}).get(report["seq"], stratum)) != stratum:
+        stratum += f" (then {was})"
     return [
         f"{star}{report['step']}",
         "nan" if objective is None else number(objective),
-        report["stratum"],
+        stratum,
         words,
         "" if violation is None else number(violation, 3),
         "" if rank is None else f"{rank} of {report['of']}",

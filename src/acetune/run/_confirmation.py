@@ -29,6 +29,7 @@ from acetune.study.findings import (
     checkpoint_key,
     judge_fresh,
 )
+from acetune.study.limit_changes import limits_at
 from acetune.study.result import StudyResult
 from acetune.study.trust import no_recommendation
 from acetune.study.view import StudyView
@@ -174,7 +175,7 @@ class _Look:
         """The look that is under way, or a new one; None if there is nothing new to test."""
         store = coordinator.store
         with StudyView(store.path, whole=True) as view, store.understanding():
-            pool, looks = testable(view), view.looks
+            pool, looks, changes = testable(view), view.looks, view.limit_changes
             listed = [place for look in looks for place in look["candidates"]]
             known = {place: valid_at(view, *place) for place in listed}
             account = Account(view.info["confidence"], len(looks))
@@ -206,6 +207,14 @@ class _Look:
         candidates = [found for found in chosen if checkpoint_key(found) not in tested]
         if not candidates:
             return None
+        if any(
+            look["data"] == data and limits_at(changes, [], "look", look["look"]) for look in looks
+        ):
+            listeners.notice(
+                "these fresh rows were looked at under other limits before. A certificate is about "
+                "the limits in force when it is issued, and worth nothing if these were chosen by "
+                "what that look has said: then name other rows with confirm_data=..."
+            )
         with store.transaction():
             store.put_look(number, level, data, list(map(checkpoint_key, candidates)), time.time())
         places = {checkpoint_key(found): found for found in candidates}

@@ -52,10 +52,12 @@ from acetune.study.margins import with_margins
 from acetune.study.opening import (
     CodeChangedWarning,
     OnChangedCheck,
+    OnChangedLimit,
     describe_study,
     known_ranges,
     open_study,
     require_on_changed_check,
+    require_on_changed_limit,
     study_path,
 )
 from acetune.study.result import StudyResult, read_result
@@ -128,6 +130,7 @@ def tune(
     seed: int | None = None,
     study: str | Path | None = None,
     on_changed_check: OnChangedCheck = "refuse",
+    on_changed_limit: OnChangedLimit = "refuse",
     progress: bool = True,
     callbacks: Sequence[StudyCallback] = (),
     dry_run: Literal[False] = False,
@@ -167,6 +170,7 @@ def tune(
     seed: int | None = None,
     study: str | Path | None = None,
     on_changed_check: OnChangedCheck = "refuse",
+    on_changed_limit: OnChangedLimit = "refuse",
     progress: bool = True,
     callbacks: Sequence[StudyCallback] = (),
     dry_run: bool = False,
@@ -214,7 +218,8 @@ def tune(
         population that the fresh rows were drawn from, is at most ``1 - confidence``. Fixed when
         the study is created.
     keep_models:
-        Models of the best so many valid checkpoints stay on disk (at least ``confirm_top``).
+        Models of the best so many valid checkpoints stay on disk (at least ``confirm_top``), and of
+        so many stopped trials what they could go on from under other limits.
     time_budget_s, max_trials:
         Totals over all sessions of the study; at least one of them.
     target:
@@ -253,6 +258,13 @@ def tune(
         sets all earlier values aside: other checkpoints count as never checked. ``"accept"`` goes
         on with values of both checks side by side. What was done is in the study file and in the
         summary.
+    on_changed_limit:
+        What to do where limits, margins or scales of constraints have been changed since ``study``
+        was begun. ``"refuse"`` (default) raises :class:`StudyChangedError`. ``"judge_again"``
+        judges all that was measured by the limits of now, and goes on. Stopped trials that would
+        not have been stopped by these, and that a checkpoint was kept of, go on from it. Looks at
+        fresh data share one account whatever the limits. Earlier limits are in the study file and
+        in the summary.
     progress, callbacks:
         Whether to show progress, and your own listeners.
     dry_run:
@@ -271,6 +283,7 @@ def tune(
             f"constraints must be a list, got {constraints!r}; write constraints=[Constraint(...)]"
         )
     require_on_changed_check(on_changed_check)
+    require_on_changed_limit(on_changed_limit)
     path = _study_path(study)
     if dry_run and study is None:
         path.parent.rmdir()  # it was made for a study that is not kept here
@@ -365,6 +378,7 @@ def tune(
             description,
             on_changed_check=on_changed_check,
             unmeasurable=why_not_again(goals),
+            on_changed_limit=on_changed_limit,
         )
         open_things.callback(store.close)
         coordinator = StudyCoordinator(store, stopper, keep_models)

@@ -16,13 +16,14 @@ from acetune.core.reason import NO_REASON, Reason, Wording
 from acetune.study.connections import connect_to_read
 from acetune.trial.artifacts import sync_folder
 
-FORMAT = 6
+FORMAT = 7
 
 SCHEMA = """
 CREATE TABLE study (                -- one row
     objective   TEXT NOT NULL,      -- JSON: name, mode
     constraints TEXT NOT NULL,      -- JSON list: name, upper or lower, margin_se, scale, on;
-                                    -- margin_se: of the last session, where auto_margin is set
+                                    -- margin_se: of the last session, where auto_margin is set;
+                                    -- limits: of now, earlier ones are in limit_changes
     policy      TEXT NOT NULL,
     space       TEXT NOT NULL,      -- JSON
     settings    TEXT NOT NULL,      -- JSON: budgets, workers, seed, searcher, confirm_top, source
@@ -99,6 +100,20 @@ CREATE TABLE earlier_checks (       -- values of an earlier check, set aside by 
     "constraint" TEXT NOT NULL, value REAL, stderr REAL, cost_s REAL, error TEXT,
     margin_se REAL NOT NULL, note TEXT
 );
+CREATE TABLE limit_changes (        -- with which other limits the study went on
+    change INTEGER PRIMARY KEY, time REAL NOT NULL,
+    session INTEGER NOT NULL,       -- the first one under the new limits
+    seq INTEGER NOT NULL,           -- the last report before it
+    look INTEGER NOT NULL,          -- the last look at fresh data before it
+    earlier TEXT NOT NULL,          -- JSON: the constraints until then, as in study
+    what TEXT NOT NULL              -- JSON list: what has changed, a line each
+);
+CREATE TABLE earlier_verdicts (     -- of reports that were judged anew: what was said until then
+    change INTEGER NOT NULL, seq INTEGER NOT NULL,
+    checked_step INTEGER, checked_objective REAL, violation REAL, stratum TEXT NOT NULL,
+    margins TEXT NOT NULL,          -- JSON: constraint -> margin_se
+    PRIMARY KEY (change, seq)
+) WITHOUT ROWID;
 CREATE TABLE confirmations (        -- every use of the confirmation data
     use INTEGER PRIMARY KEY, trial INTEGER NOT NULL, attempt INTEGER NOT NULL,
     step INTEGER NOT NULL,
@@ -220,12 +235,27 @@ def _to_6(db: sqlite3.Connection) -> None:
     )
 
 
+def _to_7(db: sqlite3.Connection) -> None:
+    """The history of limits, and what was judged by earlier ones."""
+    db.execute(
+        "CREATE TABLE limit_changes (change INTEGER PRIMARY KEY, time REAL NOT NULL, "
+        "session INTEGER NOT NULL, seq INTEGER NOT NULL, look INTEGER NOT NULL, "
+        "earlier TEXT NOT NULL, what TEXT NOT NULL)"
+    )
+    db.execute(
+        "CREATE TABLE earlier_verdicts (change INTEGER NOT NULL, seq INTEGER NOT NULL, "
+        "checked_step INTEGER, checked_objective REAL, violation REAL, stratum TEXT NOT NULL, "
+        "margins TEXT NOT NULL, PRIMARY KEY (change, seq)) WITHOUT ROWID"
+    )
+
+
 _STEPS = {
     1: _to_2,
     2: _to_3,
     3: _to_4,
     4: _to_5,
     5: _to_6,
+    6: _to_7,
 }  # from each older format to the next one
 
 

@@ -74,11 +74,11 @@ class StudyJournal(Journal):
     def reported(self, trial: StudyTrial, report: Report, decision: Decision) -> None:
         handle = trial.begun
         self._write(trial, report, "step", decision)
+        self._kept.settle_checkpoint(trial, report.step)
         if handle.state != "running":
             self.ended(trial, handle.state, handle.record.reason)
         if handle.record.last_check is not None or handle.state != "running":
             self._kept.prune(trial.number)
-        self._kept.settle_checkpoint(trial, report.step)
 
     def checked(self, trial: StudyTrial, report: Report, kind: str) -> None:
         self._write(trial, report, kind, None)
@@ -88,8 +88,10 @@ class StudyJournal(Journal):
     ) -> None:
         now = self._clock()
         self._store.end_trial(trial.number, trial.attempt, state, reason, now, traceback)
-        if state in ("finished", "stopped"):
+        if state == "finished":
             self._kept.drop_resumable(trial.number)
+        elif state == "stopped":
+            self._kept.choose_resumable(trial.number)
 
     def settled(self, trial: StudyTrial) -> None:
         self._kept.prune(trial.number)

@@ -88,7 +88,7 @@ class KeptModels:
             return
         arrived = self._arriving[trial.number]
         # of a report that was refused, or of the last one
-        if arrived.step != step or not trial.running:
+        if arrived.step != step or trial.begun.state not in ("running", "stopped"):
             self.forget_arriving(trial.number)
             return
         del self._arriving[trial.number]
@@ -114,9 +114,35 @@ class KeptModels:
                 self._doomed.append(folder)
 
     def drop_resumable(self, trial: int) -> None:
-        """The trial has ended for good: there is nothing to go on from."""
+        """The trial has come to its end: there is nothing to go on to."""
         for row in self._resumable(trial):
             self._delete(row)
+
+    def choose_resumable(self, trial: int) -> None:
+        """The trial was stopped: under other limits it may be worth going on with.
+
+        Kept is what so many of the stopped trials could go on from, as many as there are models of
+        the best: those that no other beats in both objective and distance to the limits, spread
+        from safe to bold, and then the next best. What was never checked is stopped whatever the
+        limits.
+        """
+        if not self._resumable(trial):
+            return
+        stopped: list[KeptRow] = []
+        positions: list[Position] = []
+        for row in self._store.kept("WHERE kind = 'resume'"):
+            record = self._stopper.history.trials[row.trial]
+            if record.state != "stopped":
+                continue
+            if record.last_excess is None:
+                self._delete(row)
+                continue
+            stopped.append(row)
+            positions.append(Position(record.progress.best_loss, -record.last_excess[1]))
+        kept = choose(positions, self._keep)
+        for place, row in enumerate(stopped):
+            if place not in kept:
+                self._delete(row)
 
     def resume_point(self, trial: int) -> tuple[Path | None, int, list[str]]:
         """The newest checkpoint a trial can go on from, its step, and what is wrong with newer.

@@ -9,15 +9,17 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from acetune.core.decision import Action, Decision
-from acetune.core.goals import Goals
+from acetune.core.goals import Estimate, FailedCheck, Goals
+from acetune.core.observation import Observation
 from acetune.core.outcome import Outcome, StudyCurves, outcome
 from acetune.core.reason import Reason, Wording
 from acetune.core.trial_record import Progress, State
+from acetune.policies.decide_again import decide_again
 from acetune.policies.stopper import Stopper
 from acetune.study._journal import Journal, StudyJournal
 from acetune.study._kept_models import KeptModels
@@ -26,6 +28,7 @@ from acetune.study.store import CheckRow, ReportRow, Store, TrialRow
 from acetune.trial.link import Plan, Reply, Report
 
 _BEFORE = Wording("before", "as decided before")
+_FREED = Reason(Wording("limits_changed", "the limits have changed since it was stopped"))
 _DRIVER_ENDED = Reason(Wording("driver_ended", "its driver process was ended"))
 
 
@@ -288,8 +291,14 @@ class StudyCoordinator(Coordinator):
         """Replay the study file into the history; returns the trials that were under way."""
         attempts = self.store.attempts()
         plans = {(row.trial, row.attempt): row for row in attempts}
+        judged_anew = self.store.judged_anew()
+        freed: dict[tuple[int, int], Observation] = {}
         for report, checks in self.store.reports():
-            self._replay(report, checks, plans[report.trial, report.attempt])
+            place = report.trial, report.attempt
+            if report.seq > judged_anew:
+                self._replay(report, checks, plans[place])
+            elif (asked := self._replay_anew(report, checks, plans[place])) is not None:
+                freed[place] = asked
         under_way = []
         for row in attempts:
             number, state, reason = row.trial, row.state, row.reason
@@ -308,6 +317,7 @@ class StudyCoordinator(Coordinator):
                 if state == "finished":
                     handle.finish()  # notes what the gate skipped then, which is not in the file
                 handle.restore(state, reason)
+        self._go_on_with(freed)
         for number, trial in self.trials.items():
             state = trial.begun.state
             if state == "interrupted" or (state == "failed" and trial.failures <= retries):
@@ -331,10 +341,64 @@ class StudyCoordinator(Coordinator):
             trial.handle.record.order = number - 1
         return trial
 
-    def _replay(self, row: ReportRow, checks: Iterable[CheckRow], plan: TrialRow) -> None:
+    def _replay_anew(
+        self, row: ReportRow, checks: Sequence[CheckRow], plan: TrialRow
+    ) -> Observation | None:
+        """Replay a report that was decided on under other limits.
+
+        Returns it if it was decided to stop, which would not be decided by the limits of now.
+        """
+        handle, asked = self._reopen(plan).begun, None
+        record, policy = handle.record, self.stopper.policy
+        if row.kind == "step" and row.decision == Action.STOP.value:
+            report = handle.as_report(
+                row.step,
+                row.objective,
+                _measured(row, checks),
+                row.primary_cost_s,
+                _costs(checks),
+                checked_step=row.checked_step,
+            )
+            filing = policy.file(record, report)
+            if not policy.decide(record, report, filing, self.stopper.history).stop:
+                asked = report
+        gated_at = record.gated_at
+        open_now = row.kind == "step" and handle.check_due(row.step, row.objective) is not None
+        self._replay(row, checks, plan)
+        if open_now:  # that no check was made then does not mean that it could not win now
+            record.gated_at = gated_at
+        return asked
+
+    def _go_on_with(self, freed: Mapping[tuple[int, int], Observation]) -> None:
+        """Trials that would not be stopped by the limits of now count as cut off.
+
+        Those that the policy would stop now that it knows all the others, and those without a
+        checkpoint, count as they are.
+        """
+        stopper, going_on = self.stopper, []
+        for (number, attempt), report in freed.items():
+            trial = self.trials[number]
+            record = trial.begun.record
+            if trial.attempt != attempt or record.state != "stopped":
+                continue
+            if decide_again(record, report, stopper.policy, stopper.history).stop:
+                continue
+            with self.store.transaction():
+                checkpoint, _, _ = self.kept_models.resume_point(number)
+            if checkpoint is not None:
+                trial.begun.restore("interrupted", _FREED)
+                going_on.append(str(number))
+        if going_on:
+            one = len(going_on) == 1
+            self.store.notices.append(
+                f"trial{'s' * (not one)} {', '.join(going_on)} go{'es' * one} on from "
+                f"{'its checkpoint' if one else 'their checkpoints'}: by the limits of now "
+                f"{'it' if one else 'they'} would not have been stopped"
+            )
+
+    def _replay(self, row: ReportRow, checks: Sequence[CheckRow], plan: TrialRow) -> None:
         handle = self._reopen(plan).begun
-        measured = {c.constraint: c.measurement for c in checks} or None
-        costs = {c.constraint: c.cost_s for c in checks if c.cost_s is not None} or None
+        measured, costs = _measured(row, checks), _costs(checks)
         margins = {c.constraint: c.margin_se for c in checks}  # what was judged stays judged
         if row.kind == "step":
             action = Action(row.decision)
@@ -364,3 +428,16 @@ class StudyCoordinator(Coordinator):
                 margins=margins,
             )
         self.kept_models.note(row.trial, row.attempt, handle.record.last_check)
+
+
+def _measured(
+    row: ReportRow, checks: Sequence[CheckRow]
+) -> dict[str, Estimate | FailedCheck] | None:
+    """What was measured, if that is a check: some of it alone is none, see ``judge_again``."""
+    if row.stratum == "unchecked":
+        return None
+    return {c.constraint: c.measurement for c in checks} or None
+
+
+def _costs(checks: Sequence[CheckRow]) -> dict[str, float] | None:
+    return {c.constraint: c.cost_s for c in checks if c.cost_s is not None} or None

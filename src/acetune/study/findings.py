@@ -131,6 +131,35 @@ def judge_fresh(goals: Goals, values: Mapping[str, Estimate], error: str | None)
     return "holds" if whole else "unconfirmed"
 
 
+def judged_now(
+    use: Mapping[str, Any], goals: Goals, then: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """A use of fresh data with its verdict under the limits of ``goals``.
+
+    ``then`` are the limits in force at that use. A certificate is about these: it holds of looser
+    ones as well, and says nothing of stricter ones. What was tested is not tested again here.
+    """
+    limits = {one["name"]: one.get("upper", one.get("lower")) for one in then}
+    moved = [limit for limit in goals.constraints if limits[limit.name] != limit.limit]
+    if not moved:
+        return dict(use)
+    loosened = all((limit.limit > limits[limit.name]) == (limit.lower is None) for limit in moved)
+    if use["status"] == "certified" and loosened:
+        return dict(use)
+    bounds = dict(use["bounds"])
+    for limit in moved:
+        if limit.name in bounds:
+            why = (
+                f"these fresh rows have tested it against {limit.sense} "
+                f"{number(limits[limit.name], 6)}, the limit of then; other fresh rows can test it "
+                "again"
+            )
+            said = {"p_value": 1.0, "value": None, "refused": why, "more_rows": None}
+            bounds[limit.name] = bounds[limit.name] | said
+    status = judge_fresh(goals, use["metrics"], use["error"])
+    return {**use, "status": status, "bounds": bounds}
+
+
 @dataclass(frozen=True, slots=True)
 class FoundCheckpoint:
     """A configuration at a step, with its values and its model.

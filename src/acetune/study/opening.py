@@ -21,6 +21,9 @@ from acetune.policies import Policy
 from acetune.study import _code_identity as identities
 from acetune.study._code_identity import Identity, identity_of
 from acetune.study._formats import CONFIDENCE
+from acetune.study.limit_changes import OnChangedLimit as OnChangedLimit
+from acetune.study.limit_changes import judge_again, only_limits_differ
+from acetune.study.limit_changes import require_on_changed_limit as require_on_changed_limit
 from acetune.study.store import Store
 
 _COUNTS_LOOKS = 4  # the first format of the study file that does
@@ -150,6 +153,7 @@ def open_study(
     experiment: Path | None = None,
     on_changed_check: OnChangedCheck = "refuse",
     unmeasurable: str | None = None,
+    on_changed_limit: OnChangedLimit | None = None,
 ) -> Store:
     """Make the file, or open the one that is there if it is of the same study.
 
@@ -157,6 +161,7 @@ def open_study(
     and if all its trials have failed: they would count against the budget for nothing.
     ``experiment`` is the folder of the Ray experiment that keeps the models, if one does.
     ``unmeasurable`` says why kept models cannot be measured again, if they cannot.
+    ``on_changed_limit`` is None where a study cannot go on under other limits.
     """
     if not path.exists():
         store = Store.create(path, description, experiment)
@@ -166,7 +171,7 @@ def open_study(
 
     def look(store: Store) -> None:
         nonlocal anew
-        anew = _is_to_begin_anew(store, description)
+        anew = _is_to_begin_anew(store, description, on_changed_limit)
         _require_whole_account(store)
 
     store = Store.open(path, experiment, look)
@@ -185,8 +190,11 @@ def open_study(
         compared = _compare_code(store, description, on_changed_check, unmeasurable)
         for text in compared.warnings:
             warnings.warn(text, CodeChangedWarning, stacklevel=4)  # the caller of tune()
+        limits = [_fixed(one, "constraints") for one in (store.study(), description)]
         with store.transaction():
             compared.write()
+            if limits[0] != limits[1]:
+                store.notices.append(judge_again(store, description, differing(*limits)))
             store.set_settings(description["settings"], description["constraints"])
     except BaseException:
         store.close()
@@ -381,7 +389,9 @@ def _changed_check(
     )
 
 
-def _is_to_begin_anew(store: Store, description: Mapping[str, Any]) -> bool:
+def _is_to_begin_anew(
+    store: Store, description: Mapping[str, Any], on_changed_limit: OnChangedLimit | None
+) -> bool:
     """Whether a file holds nothing to go on with; an error if it is about another study."""
     with store.understanding():
         known = store.study()
@@ -392,7 +402,12 @@ def _is_to_begin_anew(store: Store, description: Mapping[str, Any]) -> bool:
     if not reports and (changed or ("failed" in states and states <= {"failed", "rejected"})):
         return True
     for what in changed:
-        raise StudyChangedError(_changed(store.path, what, known[what], description[what]))
+        judged_again = what == "constraints" and on_changed_limit == "judge_again"
+        if judged_again and only_limits_differ(_fixed(known, what), _fixed(description, what)):
+            continue
+        raise StudyChangedError(
+            _changed(store.path, what, known[what], description[what], on_changed_limit)
+        )
     return False
 
 
@@ -418,12 +433,25 @@ def _fixed(description: Mapping[str, Any], what: str) -> Any:
     return [limit | {"margin_se": "auto"} if "auto_margin" in limit else limit for limit in limits]
 
 
-def _changed(path: Path, what: str, known: str, given: str) -> str:
+_OTHER_LIMITS = (
+    "To go on under these limits, with all that was measured judged anew:  "
+    'on_changed_limit="judge_again"\n'
+    "(with acetune run: --on-changed-limit judge-again; with acetune resume: --limit NAME<=NUMBER)"
+    "\n"
+)
+_NOT_HERE = "(a study of acetune.tune() can go on under other limits; one of a Tuner cannot)\n"
+
+
+def _changed(
+    path: Path, what: str, known: str, given: str, on_changed_limit: OnChangedLimit | None
+) -> str:
     """What differs, and what to do instead."""
     limits = _other_limits(known, given) if what == "constraints" else ""
     look = ""
+    if what == "constraints" and only_limits_differ(json.loads(known), json.loads(given)):
+        look = _OTHER_LIMITS if on_changed_limit is not None else _NOT_HERE
     if limits:
-        look = (
+        look += (
             "To see the best under other limits, without training:  "
             f"acetune.load({str(path)!r}).what_if({limits})\n"
         )

@@ -123,6 +123,8 @@ class StudyResult:
     confidence: float = 0.95  # of certificates
     # with which changed checks the study went on: how, what has changed, after which report
     check_changes: Sequence[Mapping[str, Any]] = ()
+    # with which other limits it went on: what has changed, after which report, the earlier limits
+    limit_changes: Sequence[Mapping[str, Any]] = ()
     looks: Sequence[Mapping[str, Any]] = ()  # at fresh data: what each tested, and at which level
     confirm_error: str | None = None  # of the last use of fresh data, where confirm went wrong
 
@@ -272,6 +274,7 @@ def result_of(view: StudyView) -> StudyResult:
         due_at_every_step=_due_at_every_step(view.trials),
         confidence=view.info["confidence"],
         check_changes=view.check_changes,
+        limit_changes=view.limit_changes,
         looks=view.looks,
         confirm_error=_confirm_error(view),
     )

@@ -124,6 +124,16 @@ class EarlierTrial(NamedTuple):
     checks: str  # [step, how far beyond each limit] each
 
 
+class NewVerdict(NamedTuple):
+    """What a report with a check comes to by other limits; one not judged counts as unchecked."""
+
+    checked_step: int | None
+    checked_objective: float | None
+    violation: float | None
+    stratum: str
+    seq: int
+
+
 class KeptRow(NamedTuple):
     """One row of ``checkpoints``, found to be where it has to be."""
 
@@ -536,7 +546,7 @@ class Store:
         self.notices.append(text)
 
     def set_settings(self, settings: str, constraints: str) -> None:
-        """What a resume may change: settings, and margins that acetune chooses."""
+        """What a resume may change: settings, limits and the margins that acetune chooses."""
         self._db.execute("UPDATE study SET settings = ?, constraints = ?", (settings, constraints))
 
     def set_code(self, code: str, code_hash: str) -> None:
@@ -577,6 +587,74 @@ class Store:
     def end_check_changes(self, done: float) -> None:
         """All kept models were measured again."""
         self._db.execute("UPDATE check_changes SET done = ? WHERE done IS NULL", (done,))
+
+    def add_limit_change(self, what: Sequence[str], time: float) -> int:
+        """The study goes on under other limits: those of until now are noted.
+
+        A look at fresh data that was under way ends: what it has listed was for other limits.
+        """
+        self._db.execute("UPDATE looks SET ended = ? WHERE ended IS NULL", (time,))
+        cursor = self._db.execute(
+            "INSERT INTO limit_changes (time, session, seq, look, earlier, what) VALUES (?, "
+            "(SELECT coalesce(max(session), 0) + 1 FROM sessions), ?, "
+            "(SELECT coalesce(max(look), 0) FROM looks), (SELECT constraints FROM study), ?)",
+            (time, self._seq, _writable(json.dumps(list(what)))),
+        )
+        return int(cursor.lastrowid or 0)
+
+    def judge_again(
+        self, change: int, verdicts: Iterable[NewVerdict], margins: Mapping[str, float]
+    ) -> None:
+        """Reports are judged by other limits, with these margins; what was said until now stays."""
+        self._db.execute(
+            "INSERT INTO earlier_verdicts SELECT ?, seq, checked_step, checked_objective, "
+            'violation, stratum, json_group_object("constraint", margin_se) '
+            "FROM reports JOIN checks USING (seq) GROUP BY seq",
+            (change,),
+        )
+        self._db.executemany(
+            "UPDATE reports SET checked_step = ?, checked_objective = ?, violation = ?, "
+            "stratum = ? WHERE seq = ?",
+            verdicts,
+        )
+        self._db.executemany(
+            'UPDATE checks SET margin_se = ? WHERE "constraint" = ?',
+            [(margin, name) for name, margin in margins.items()],
+        )
+
+    def judged_anew(self) -> int:
+        """The last report that was decided on under other limits than those of now; 0: none."""
+        found = self._db.execute("SELECT coalesce(max(seq), 0) FROM limit_changes").fetchone()
+        return int(found[0])
+
+    def limit_changes(self) -> list[dict[str, Any]]:
+        """With which other limits the study went on, what they were and what has changed."""
+        return decoded_limit_changes(self.rows("SELECT * FROM limit_changes ORDER BY change"))
+
+    def checked_before(self) -> dict[int, tuple[int, float]]:
+        """Step and objective of checkpoints that count as unchecked, by the ``seq`` of the report.
+
+        Not all of their constraints were measured, and what was holds by the limits of now.
+        """
+        found = self._db.execute(
+            "SELECT e.seq, e.checked_step, e.checked_objective FROM earlier_verdicts e "
+            "JOIN reports r USING (seq) WHERE r.stratum = 'unchecked' AND e.checked_step NOT NULL "
+            "ORDER BY change"
+        )
+        return {seq: (step, value) for seq, step, value in found}
+
+    def verdicts_then(self, numbers: Sequence[int]) -> dict[int, str]:
+        """In which stratum reports were when they were decided on, where they were judged anew."""
+        rows = self._numbered("earlier_verdicts", numbers)
+        return {row["seq"]: row["stratum"] for row in sorted(rows, key=lambda r: -r["change"])}
+
+    def earlier_checks_by_place(self) -> list[tuple[int, str]]:
+        """How far beyond the limits trials of other studies lie, and where that is."""
+        return self._db.execute("SELECT place, checks FROM earlier_trials").fetchall()
+
+    def put_earlier_checks(self, checks: Iterable[tuple[str, int]]) -> None:
+        """How far beyond the limits trials of other studies lie, by the places of their rows."""
+        self._db.executemany("UPDATE earlier_trials SET checks = ? WHERE place = ?", checks)
 
     def measured_constraints(self) -> set[str]:
         """The constraints of which a check has given a number."""
@@ -805,6 +883,14 @@ def decoded_looks(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of ``looks`` whose candidates are tuples of trial, attempt and step."""
     return [
         {**row, "candidates": [tuple(place) for place in json.loads(row["candidates"])]}
+        for row in rows
+    ]
+
+
+def decoded_limit_changes(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of ``limit_changes`` with their JSON decoded."""
+    return [
+        {**row, "earlier": json.loads(row["earlier"]), "what": json.loads(row["what"])}
         for row in rows
     ]
 

@@ -67,7 +67,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
             rows.append(("model", text if fault is None else f"{text} {fault}; {best.instead()}"))
     if best is not None:
         rows.extend(("beware", text) for text in one_class_words(best))
-    rows.extend(("changed", text) for text in changed_checks(result))
+    rows.extend(("changed", text) for text in what_changed(result))
     if result.looks and goals.constraints:
         rows.append(("looks", account_words(result)))
     if result.interrupted:
@@ -156,9 +156,13 @@ _CHANGED = {
 }
 
 
-def changed_checks(result: StudyResult) -> list[str]:
-    """With which changed checks the study went on, a sentence each."""
-    said = []
+def what_changed(result: StudyResult) -> list[str]:
+    """With which other limits and which changed checks the study went on, a sentence each."""
+    said = [
+        f"after {count(change['seq'], 'report')}, limits were changed and all that was measured "
+        f"was judged anew ({'; '.join(change['what'])})"
+        for change in result.limit_changes
+    ]
     for change in result.check_changes:
         how = "waiting" if change["done"] is None else change["how"]
         what = "; ".join(change["what"])

@@ -19,6 +19,8 @@ from acetune.core.goals import Goals, goals_from_json
 from acetune.core.reason import Reason
 from acetune.core.report_values import from_json
 from acetune.study._formats import as_reason, connect_as_now
+from acetune.study.findings import judged_now
+from acetune.study.limit_changes import limits_at
 from acetune.study.report_arrays import (
     Array,
     Checks,
@@ -28,7 +30,13 @@ from acetune.study.report_arrays import (
     read_checks,
     read_reports,
 )
-from acetune.study.store import Store, TrialRow, decoded_looks, understanding
+from acetune.study.store import (
+    Store,
+    TrialRow,
+    decoded_limit_changes,
+    decoded_looks,
+    understanding,
+)
 from acetune.trial.artifacts import Kept
 
 if TYPE_CHECKING:
@@ -41,6 +49,7 @@ _SMALL = (
     ("sessions", "session"),
     ("looks", "look"),
     ("check_changes", "change"),
+    ("limit_changes", "change"),
     ("confirmations", "use"),
     ("checkpoints", "trial, attempt, step"),
 )
@@ -71,8 +80,9 @@ class StudyView:
         :class:`~acetune.study.report_arrays.Checks`).
     trials:
         The latest attempt of each trial, in the order of their numbers.
-    sessions, looks, check_changes, confirmations:
-        The rows of these tables, in order; what was measured is decoded.
+    sessions, looks, check_changes, limit_changes, confirmations:
+        The rows of these tables, in order; what was measured is decoded. What fresh data said is
+        judged by the limits of now.
     ended:
         Why the last session ended; None while it runs, or if it was killed.
     models:
@@ -85,8 +95,8 @@ class StudyView:
     code_bytes:
         What the code for the workers, with its data, takes on disk: only while a session runs.
     tables:
-        The rows of ``study``, ``sessions``, ``looks``, ``check_changes``, ``confirmations`` and
-        ``checkpoints`` as they are.
+        The rows of ``study``, ``sessions``, ``looks``, ``check_changes``, ``limit_changes``,
+        ``confirmations`` and ``checkpoints`` as they are.
     memory:
         For those who derive something from the columns and want to go on where they were.
     """
@@ -99,6 +109,7 @@ class StudyView:
     sessions: list[dict[str, Any]]
     looks: list[dict[str, Any]]
     check_changes: list[dict[str, Any]]
+    limit_changes: list[dict[str, Any]]
     confirmations: list[dict[str, Any]]
     ended: Reason | None
     models: dict[tuple[int, int, int], Kept]
@@ -247,8 +258,9 @@ class StudyView:
         read = {name: store.rows(f"SELECT * FROM {name} ORDER BY {by}") for name, by in _SMALL}
         if read == self.tables:
             return False
-        if read["check_changes"] != self.tables.get("check_changes", read["check_changes"]):
-            self._forget_columns()  # earlier checks may have been set aside
+        for name in ("check_changes", "limit_changes"):
+            if read[name] != self.tables.get(name, read[name]):
+                self._forget_columns()  # checks may have been set aside, or judged anew
         self.tables = read
         info = read["study"][0]
         self.goals = goals_from_json(info["objective"], info["constraints"])
@@ -263,6 +275,7 @@ class StudyView:
         self.check_changes = [
             {**row, "what": json.loads(row["what"])} for row in read["check_changes"]
         ]
+        self.limit_changes = decoded_limit_changes(read["limit_changes"])
         self.confirmations = [
             {
                 **use,
@@ -271,6 +284,14 @@ class StudyView:
             }
             for use in read["confirmations"]
         ]
+        if self.limit_changes:
+            limits = self.info["constraints"]
+            self.confirmations = [
+                judged_now(
+                    use, self.goals, limits_at(self.limit_changes, limits, "look", use["look"])
+                )
+                for use in self.confirmations
+            ]
         self.models = {
             (row.trial, row.attempt, row.step): row.kept
             for row in map(store.understood, read["checkpoints"])
