@@ -93,13 +93,16 @@ def read_candidates(
 
 def with_confirmation(found: FoundCheckpoint, uses: list[dict[str, Any]]) -> FoundCheckpoint:
     """The checkpoint with what its latest confirmation said, if it had one."""
-    for use in reversed(uses):
-        if (use["trial"], use["attempt"], use["step"]) == (found.trial, found.attempt, found.step):
-            values = {k: Estimate(*v) for k, v in json.loads(use["metrics"]).items()}
-            bounds = {k: Bound(**v) for k, v in json.loads(use["bounds"]).items()}
-            said = Confirmation(use["status"], values, use["error"], {}, bounds, use["look"])
-            return replace(found, confirmation=said)
-    return found
+    place = (found.trial, found.attempt, found.step)
+    its = [use for use in uses if (use["trial"], use["attempt"], use["step"]) == place]
+    if not its:
+        return found
+    # where confirm went wrong, what was said before stands
+    use = ([one for one in its if one["status"] != "unconfirmed"] or its[:1])[-1]
+    values = {k: Estimate(*v) for k, v in json.loads(use["metrics"]).items()}
+    bounds = {k: Bound(**v) for k, v in json.loads(use["bounds"]).items()}
+    said = Confirmation(use["status"], values, use["error"], {}, bounds, use["look"])
+    return replace(found, confirmation=said)
 
 
 def _valid_at(store: Store, trial: int, attempt: int, step: int) -> FoundCheckpoint | None:

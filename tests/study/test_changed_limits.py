@@ -19,6 +19,7 @@ from acetune import ACE, Adaptive, Constraint, Estimate, Policy, Stopper, StudyR
 from acetune.core.errors import GoalError, StudyChangedError
 from acetune.report.html import write_report
 from acetune.study.coordinator import StudyCoordinator
+from acetune.study.opening import open_study
 from acetune.study.store import Store, reading
 from acetune.study.view import StudyView
 from plain_study import read_result
@@ -136,6 +137,16 @@ def test_a_limit_on_the_configuration_stays(study: Path) -> None:
     run(study, constraints=both(9))
     with pytest.raises(StudyChangedError, match=r"size: limit was <= 9\.0, now <= 8\.0"):
         under(study, 2.0, constraints=both(8))
+
+
+def test_a_tuner_of_ray_says_that_it_cannot(study: Path) -> None:
+    run(study)
+    with reading(study) as store:
+        described = store.study()
+    described["constraints"] = described["constraints"].replace("2.0", "3.0")
+    with pytest.raises(StudyChangedError, match="one of a Tuner cannot") as caught:
+        open_study(study, described)
+    assert "judge_again" not in str(caught.value)
 
 
 def test_a_wrong_option_is_refused(study: Path) -> None:
