@@ -19,7 +19,7 @@ help:
 	@echo "make pythons the tests on Python 3.11, 3.12 and 3.13 (those without torch)"
 	@echo "make lint    the first three of these"
 	@echo "make docs    the documentation as a site, in site/"
-	@echo "make screenshots   the pictures of report, dashboard and terminal in docs/screenshots/"
+	@echo "make screenshots   the pictures of report, dashboard and terminal in docs/"
 	@echo "make bench   the benchmarks of speed, side by side with peers (25 minutes; BENCHMARKS=NAME: one)"
 	@echo "make bench-quick   each of them on small sizes, which writes nothing (under 5 minutes)"
 	@echo "make paper   the paper's tables and figures again, in results/ (over 40 minutes)"
@@ -60,6 +60,7 @@ docs: $(VENV)/.dev
 screenshots: $(VENV)/.dev
 	@tools/browser.sh
 	$(BIN)/python tools/screenshots.py
+	$(BIN)/python tools/make_cast.py
 
 bench: $(VENV)/.dev
 	@for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py || exit; done

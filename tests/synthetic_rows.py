@@ -98,7 +98,8 @@ class Rows:
         cuts[-1] = reports - n
         self.length = 1 + np.diff(cuts, prepend=0)
         draw = rng.random(n)
-        self.state = np.where(draw < 0.42, "finished", np.where(draw < 0.98, "stopped", "failed"))
+        ends = np.where(draw < 0.42, "finished", np.where(draw < 0.98, "stopped", "failed"))
+        self.state = ends.astype("U11")  # as long as the longest of them
         self.state[first] = "interrupted"
         if running:
             self.state[-running:] = "running"

@@ -30,6 +30,7 @@ import typer
 import acetune
 from acetune.cli import app
 from acetune.study.findings import FoundCheckpoint
+from browser import browsing, opened
 from documents import DOCS, PAGES, ROOT, WITH_CODE, blocks
 from paper.__main__ import app as experiments
 from paper.reproduce import PARTS
@@ -291,6 +292,26 @@ def test_nothing_on_the_site_comes_from_the_network(site: Path) -> None:
                 assert (page.parent / address.partition("?")[0]).exists(), address
     for sheet in site.rglob("*.css"):
         assert not re.search(r"url\([\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8"))
+
+
+def test_the_pages_are_for_everyone_and_fit_a_phone(site: Path) -> None:
+    with browsing() as browser:
+        for page, dark in (("index", False), ("howto/lightgbm", True), ("gallery", False)):
+            with opened(browser, site / f"{page}.html", width=390, dark=dark) as watched:
+                assert watched.serious_findings() == []
+                wide = "document.documentElement.scrollWidth > innerWidth"
+                assert not watched.page.evaluate(wide), page
+
+
+def test_every_study_of_the_gallery_has_its_report_page(site: Path) -> None:
+    studies = sorted((DOCS / "gallery").glob("*.db.gz"))
+    assert [study.name for study in studies] == ["credit.db.gz", "latency.db.gz", "two.db.gz"]
+    gallery = (site / "gallery.html").read_text(encoding="utf-8")
+    for study in studies:
+        name = study.name.removesuffix(".db.gz")
+        assert f'href="gallery/{name}.html"' in gallery
+        report = (site / "gallery" / f"{name}.html").read_text(encoding="utf-8")
+        assert "<title>" in report and "certified" in report
 
 
 def test_hidden_code_is_not_on_the_site(site: Path) -> None:

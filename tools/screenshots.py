@@ -1,4 +1,4 @@
-"""Make the pictures in docs/screenshots: the terminal, the live dashboard and the report.
+"""Make the pictures in docs/screenshots: the live dashboard and the report.
 
     python tools/screenshots.py [--seconds 45] [--out docs/screenshots]
 
@@ -9,7 +9,6 @@ the development extras, tmux, and Chrome or Chromium.
 from __future__ import annotations
 
 import argparse
-import io
 import subprocess
 import sys
 import tempfile
@@ -20,8 +19,6 @@ from contextlib import chdir, contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Browser
-from rich.console import Console
-from rich.text import Text
 
 from acetune.report.dashboard import DashboardServer
 
@@ -47,7 +44,6 @@ def main() -> None:
             study = folder / "demo.db"
             wait(study.exists, 120)
             time.sleep(0.4 * given.seconds)
-            draw_terminal(browser, out / "terminal.png")
             draw_dashboard(browser, study, out)
             report = folder / "demo.html"
             wait(report.exists, given.seconds + 120)
@@ -75,20 +71,6 @@ def wait(ready: Callable[[], bool], seconds: float) -> None:
         if time.monotonic() > end:
             raise TimeoutError(f"nothing came in {seconds:.0f} s")
         time.sleep(0.2)
-
-
-def draw_terminal(browser: Browser, out: Path) -> None:
-    """What the terminal shows now, as a picture."""
-    shown = subprocess.run(
-        [*TMUX, "capture-pane", "-e", "-p"], check=True, capture_output=True, text=True
-    ).stdout.rstrip()
-    console = Console(record=True, width=COLUMNS, file=io.StringIO())
-    console.print(Text.from_ansi("$ acetune demo\n" + shown))
-    # the fonts that rich names would come from the network
-    picture = console.export_svg(title="acetune demo").replace("Fira Code", "monospace")
-    with opened(browser, "about:blank") as watched:
-        watched.page.set_content(picture)
-        watched.page.locator("svg").first.screenshot(path=out)
 
 
 def draw_dashboard(browser: Browser, study: Path, out: Path) -> None:

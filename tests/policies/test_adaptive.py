@@ -142,9 +142,7 @@ def test_stopped_where_order_was_kept_and_kept_where_curves_cross() -> None:
         "rank 3 of 8 at step 1 among the valid: in the worst 90%; pairs of trials kept their "
         "order from about here on in 88% of cases"
     )
-    assert third.because.short == (
-        "in the worst part of the valid at its step, by how well order is kept"
-    )
+    assert third.because.short == ("among the worst of the valid at its step")
     last = crossing.start("last").observe(1, 9.0)
     assert not last.stop
     assert str(last.reason) == (
@@ -599,7 +597,7 @@ def test_a_progress_without_a_trend_is_that_of_a_new_study() -> None:
 def test_the_schedule_in_words() -> None:
     schedule = stopper().start("a", 10).schedule
     assert schedule.short == "where it decides"
-    assert str(schedule).startswith("due where waiting would not make it likelier")
+    assert str(schedule).startswith("due just before limits are expected to be lost")
     assert not schedule.code.startswith("checked_once")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -248,3 +249,32 @@ def test_flipped_bytes_raise_nothing_else(tmp_path: Path) -> None:
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x80]) + whole[at + 1 :])
         with contextlib.suppress(TableError):
             read_table(path)
+
+
+def test_a_damaged_table_is_never_taken_for_another_one(tmp_path: Path) -> None:
+    path, chance, refused = tmp_path / "curves.parquet", random.Random(0), 0
+    write_table(path, small(), {"cost_s": 2})
+    whole, table = path.read_bytes(), read_table(path)
+    for number in range(200):
+        broken = bytearray(whole)
+        start = (
+            chance.randrange(len(broken)) if number % 2 else len(broken) - chance.randrange(1500)
+        )
+        for place in range(max(4, start), min(start + chance.choice([1, 8, 64]), len(broken))):
+            broken[place] = chance.randrange(256)
+        path.write_bytes(broken)
+        try:
+            found = read_table(path)
+        except TableError:
+            refused += 1
+            continue
+        for metric, column in table.metrics.items():
+            assert np.array_equal(found.metrics[metric], column, equal_nan=True)
+        assert np.array_equal(found.cost_s, table.cost_s)
+        assert (found.configs, found.constraints, found.objective, found.name) == (
+            table.configs,
+            table.constraints,
+            table.objective,
+            table.name,
+        )
+    assert refused > 100

@@ -94,7 +94,7 @@ def test_all_fail(study: Path) -> None:
     assert "best feasible" not in text and "not measured" not in text
     # without a standard error a margin has no effect
     assert "(a stricter limit of g) and tests more candidates (confirm_top=7, now 3)" in text
-    assert "begin a new study with new fresh rows" in text
+    assert "Give it new fresh rows" in text
     assert "broke a limit on fresh data: g 2.5 (limit <= 2; 1 where it was chosen)" in text
     # neither the parameters nor the model are offered
     assert "\nparameters" not in text and "\nmodel" not in text

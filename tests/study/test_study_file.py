@@ -484,7 +484,7 @@ def test_a_mistake_before_the_first_report_does_not_lock_the_file(study: Path) -
     events = Events()
     result = tune(train, study, xs=range(2), max_trials=2, callbacks=[events])
     assert result.goals.objective.name == "loss" and states(study) == ["finished"] * 2
-    assert [note for note in events.notices if "the study is begun anew" in note]
+    assert [note for note in events.notices if "the study is started again" in note]
 
 
 def test_trials_of_a_training_function_that_never_worked_do_not_count(study: Path) -> None:

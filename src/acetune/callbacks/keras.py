@@ -219,9 +219,9 @@ class Planner:
             raise
         except Exception as error:
             raise ReportError(
-                "no copy can be made of the model: name the functions and classes of your own "
-                "that it is made of as ReportCallback(..., custom_objects={'name': function}); a "
-                "function must not be a lambda, a class needs get_config. Known are "
+                "no copy can be made of the model: name your own functions and classes in it, as "
+                "ReportCallback(..., custom_objects={'name': function}). A function must not be a "
+                "lambda, and a class needs get_config. Known are "
                 f"{sorted(self._custom)}. {type(error).__name__}: {error}"
             ) from error
         return {**plan, "custom": self._custom}

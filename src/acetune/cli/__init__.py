@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from acetune import __version__
 from acetune.cli.exits import ExitCode
 from acetune.core.errors import AcetuneError
+from acetune.core.formatting import harmless
 
 #: the verbs in the order of the help, and the file of each
 _FILES = {
@@ -95,5 +96,5 @@ def main() -> None:
     try:
         app()
     except AcetuneError as error:
-        sys.stderr.write(f"acetune: {error}\n")
+        sys.stderr.write(f"acetune: {harmless(str(error))}\n")
         sys.exit(ExitCode.ERROR)

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from acetune.core.errors import StudyError
+from acetune.core.formatting import harmless
 from acetune.report.explanation import (
     answer_step,
     checked_words,
@@ -61,23 +62,24 @@ def explain(
         None if reports else "it reported nothing",
     ]
     for line in filter(None, lines):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(harmless(line), markup=False, highlight=False, soft_wrap=True)
     if not reports:
         return
     values, answer = checked_words(checks, goals), answer_step(best, *place)
     # as text, not as markup: names and errors may hold anything
-    title = Text(f"its reports ({goals.objective.name} is the objective)")
+    title = Text(f"its reports ({harmless(goals.objective.name)} is the objective)")
     table = Table(title=title, title_justify="left")
     for column in report_columns(goals):
         table.add_column(
-            Text(column), justify="left" if column in ("stratum", "checked") else "right"
+            Text(harmless(column)), justify="left" if column in ("stratum", "checked") else "right"
         )
     kept = list(range(len(reports))) if all_reports else telling(reports, answer)
     before = -1
     for row in kept:
         if row > before + 1:
             table.add_row(*["..."] * len(table.columns))
-        table.add_row(*map(Text, report_cells(reports[row], values, answer, then)))
+        cells = report_cells(reports[row], values, answer, then)
+        table.add_row(*map(Text, map(harmless, cells)))
         before = row
     console.print(table)
     if answer is not None:
@@ -88,4 +90,4 @@ def explain(
     unchecked = any(report["stratum"] == "unchecked" for report in reports)
     for note in (why_unchecked(latest, unchecked), why_not_measured(checks, goals)):
         if note is not None:
-            console.print(note, highlight=False)
+            console.print(harmless(note), markup=False, highlight=False)

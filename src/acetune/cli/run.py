@@ -23,6 +23,7 @@ from acetune.core.goals import Constraint
 from acetune.replay.judged_table import parse_limit
 from acetune.run.terminal import summary
 from acetune.run.tuning import OTHER_NAMES, tune
+from acetune.study.origin import is_from_here
 from acetune.study.result import StudyResult
 from acetune.study.summary import shown
 from acetune.study.view import viewing
@@ -157,6 +158,10 @@ def resume(
     patience_s: _PatienceSeconds = None,
     workers: _Workers = None,
     on_changed_check: _OnChangedCheck = None,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", help="Run the file that STUDY names, though it was not made here."),
+    ] = False,
     on_changed_limit: _OnChangedLimit = None,
     limit: Annotated[
         list[str] | None,
@@ -166,7 +171,11 @@ def resume(
         ),
     ] = None,
 ) -> None:
-    """Go on with STUDY where it was, perhaps with a larger budget."""
+    """Go on with STUDY where it was, perhaps with a larger budget.
+
+    It runs the Python file of the study. A study from elsewhere may name any file: there you are
+    asked, or have to say --yes or --file.
+    """
     with viewing(study) as view:
         settings, now = dict(view.info["settings"]), _limits(view.info["constraints"])
         earlier = [_limits(change["earlier"]) for change in view.limit_changes]
@@ -180,6 +189,9 @@ def resume(
             "again, or name a file that defines train and STUDY with --file (a demo goes on with "
             "'acetune demo --study FILE')"
         )
+    if file is None:
+        _agree(study, source, settings.get("source_mark"), yes)
+    typer.echo(f"acetune: running {shown(source)}", err=True)
     train, options = load_file(source)
     for name, more in (("time_budget_s", add_time_s), ("max_trials", add_trials)):
         if settings[name] is not None:
@@ -198,6 +210,19 @@ def resume(
     _set_limits(options, limit or [], earlier, now)
     options["study"] = study
     _finish(tune(train, **options))
+
+
+def _agree(study: Path, source: Path, mark: object, yes: bool) -> None:
+    """Ask before a file is run that only the study names, unless this user has run it before."""
+    if yes or is_from_here(str(source), mark):
+        return
+    where = f"{shown(study)} was not made here, by you and with this version"
+    if not sys.stdin.isatty():
+        raise StudyError(
+            f"{where}, and names {shown(source)} to be run: look at that file, then say --yes, or "
+            "name the file to run with --file"
+        )
+    typer.confirm(f"{where}. Run {shown(source)}, which it names?", abort=True)
 
 
 def _set_changed(

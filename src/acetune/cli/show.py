@@ -14,9 +14,11 @@ from rich.console import Console
 
 from acetune.certification.account import SCHEDULE
 from acetune.cli.exits import ExitCode, end_with
+from acetune.core.errors import AcetuneError
 from acetune.core.report_values import to_named
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.read_ahead import ReadAhead
+from acetune.study.store import understanding
 from acetune.study.trust import claim
 
 if TYPE_CHECKING:
@@ -61,14 +63,20 @@ def show(
 
         with viewing(study.absolute(), ahead) as view:
             result = result_of(view)
-    if as_json:
-        typer.echo(json.dumps(to_json(result), indent=2, allow_nan=False))
+    with understanding(study, AcetuneError):  # what is wrong with the words is the file's
+        words = _json_text(result) if as_json else summary(result)
+    if isinstance(words, str):
+        typer.echo(words)
     else:
-        Console().print(summary(result))
+        Console().print(words)
     end_with(result, ran=False)
     if require is not None and result.status not in _ENOUGH[require]:
         typer.echo(f"{study}: {result.status}, and {require.value} is required", err=True)
         raise typer.Exit(ExitCode.NOT_ENOUGH)
+
+
+def _json_text(result: StudyResult) -> str:
+    return json.dumps(to_json(result), indent=2, allow_nan=False)
 
 
 def to_json(result: StudyResult) -> dict[str, Any]:

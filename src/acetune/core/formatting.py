@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 _GROUPED = 1e4  # from here on digits are grouped
 _POWERS = 1e9  # from here on nobody counts them
+#: marks of direction in Unicode, which can make a line read as another one
+TURNING = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_ACTING = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff{TURNING}]")
 
 
 def number(value: float, digits: int = 5) -> str:
@@ -33,6 +37,17 @@ def estimate(value: float, stderr: float | None) -> str:
     ('0.2123 ± 0.012', '40,171')
     """
     return number(value, 4) + (f" ± {number(stderr, 2)}" if stderr else "")
+
+
+def harmless(text: str) -> str:
+    r"""Text of unknown origin as a terminal may have it: lines and tabs, and nothing that acts.
+
+    What would move the cursor, change colours or turn the direction of writing is written out.
+
+    >>> harmless("red \x1b[31m, turned \u202e, half \ud800")
+    'red \\x1b[31m, turned \\u202e, half \\ud800'
+    """
+    return _ACTING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def missing_words(violation: float | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,9 @@ from acetune.core.numbers import as_dict, as_number, as_whole, quoted
 
 LARGEST_STEP = 2**62
 """SQLite, NumPy and Parquet count up to 2**63 - 1: this leaves room for differences and sums."""
+
+LARGEST_COST_S = 1e30
+"""Seconds: beyond any use, and however many are added up, the sum is finite."""
 
 
 def split_costs(
@@ -68,8 +70,8 @@ def require_total_steps(total_steps: int | None) -> int | None:
 def require_cost(cost: float, what: str) -> float:
     """A cost in seconds: finite and not negative."""
     seconds = cost if type(cost) is float else as_number(cost, what)
-    if not 0.0 <= seconds < math.inf:
-        raise ReportError(f"{what} must be a finite number of seconds >= 0, got {quoted(cost)}")
+    if not 0.0 <= seconds <= LARGEST_COST_S:
+        raise ReportError(f"{what} must be a number of seconds from 0 to 1e30, got {quoted(cost)}")
     return seconds
 
 

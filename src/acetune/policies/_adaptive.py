@@ -27,7 +27,7 @@ _WORST = Wording(
     "worst_as_learned",
     "rank {rank} of {of} at step {step} among the {stratum}: in the worst {share:.0%}; pairs of "
     "trials kept their order from about here on in {order:.0%} of cases",
-    "in the worst part of the {stratum} at its step, by how well order is kept",
+    "among the worst of the {stratum} at its step",
 )
 _SPARED = Wording(
     "spared_as_learned",
@@ -47,8 +47,8 @@ _OUTRUN = Wording(
 )
 _PLANNED = Wording(
     "checked_where_it_decides",
-    "due where waiting would not make it likelier to hold the limits: before they are lost, or "
-    "once they may be reached, by how limits moved along training in the trials before it",
+    "due just before limits are expected to be lost, or once they may hold, as the trials before "
+    "it have shown",
     "where it decides",
 )
 _ROUNDING = 1e-9

@@ -18,6 +18,7 @@ basic format can ignore the rest: ``space``, ``made``, ``sparse`` in a constrain
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 from collections.abc import Mapping
@@ -40,6 +41,7 @@ from acetune.replay._table_header import (
 from acetune.replay.curve_table import CONFIRM, RESERVED, CurveTable, Floats, Ints, offsets
 
 _KEY = b"acetune"
+_CHECKSUM_KEY = b"acetune-sha256"  # of that and of the columns; earlier versions wrote none
 _KEYS = ("config", "step")  # whole numbers; the other columns are floats
 _POWERS = np.array([float(f"1e{power}") for power in range(301)])  # np.power may be an ulp off
 _ONE_PAGE = 2**30  # bytes or rows: more than any column has; pages of their own compress worse
@@ -64,8 +66,10 @@ def read_table(path: str | os.PathLike[str]) -> CurveTable:
             schema = file.schema_arrow
             header = _header(schema)
             _require_columns(schema, pyarrow.types)
-            columns = file.read()
-        return _table(header, {name: columns.column(name) for name in columns.column_names})
+            read = file.read()
+        columns = {name: read.column(name) for name in read.column_names}
+        _require_checksum(schema.metadata, columns)
+        return _table(header, columns)
     except TableError as error:
         raise TableError(f"{path}: {error}") from None
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -100,7 +104,8 @@ def write_table(
             partial, written.schema, **_small(columns), **_pages(parquet)
         ) as writer:
             writer.write_table(written, row_group_size=_ONE_PAGE)
-            writer.add_key_value_metadata({_KEY: header})
+            checksum = _checksum(_as_bytes(header), {**keys, **columns})
+            writer.add_key_value_metadata({_KEY: header, _CHECKSUM_KEY: checksum})
         partial.replace(path)
     except OSError as error:
         raise TableError(f"cannot write {path}: {error.strerror or error}") from None
@@ -138,6 +143,35 @@ def _pages(parquet: Any) -> dict[str, int]:
 def _repeats(column: Floats) -> bool:
     """Whether a dictionary of the distinct values pays."""
     return len(np.unique(column)) * 4 < len(column)
+
+
+def _as_bytes(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text
+
+
+def _checksum(header: bytes, columns: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of what a table says, however it is stored."""
+    found = hashlib.sha256(header)
+    for name in sorted(columns):
+        column = columns[name]
+        if column.dtype.kind == "f":  # there is one NaN and one zero
+            column = np.where(np.isnan(column), np.nan, column) + column.dtype.type(0)
+        found.update(f"\n{name} {column.dtype.str} {len(column)}\n".encode())
+        found.update(np.ascontiguousarray(column).data)
+    return found.hexdigest()
+
+
+def _require_checksum(metadata: Mapping[bytes, bytes], columns: Mapping[str, Any]) -> None:
+    written = metadata.get(_CHECKSUM_KEY)
+    if written is None:  # of an earlier version, or of another program
+        return
+    found = _checksum(metadata[_KEY], {name: c.to_numpy() for name, c in columns.items()})
+    if found.encode() != written:
+        raise TableError(
+            "what it holds is not what was written: its checksum is another one; copy it again, or "
+            f"take the key {_CHECKSUM_KEY.decode()!r} out of its metadata if it was changed on "
+            "purpose"
+        )
 
 
 def _header(schema: Any) -> dict[str, Any]:

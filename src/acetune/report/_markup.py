@@ -7,6 +7,7 @@ same element is what a file shows without JavaScript and what a live page puts i
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,6 +17,8 @@ Node: TypeAlias = "str | Element"
 Content = Mapping[str, Any]
 
 LONGEST = 400  # characters of one value; what is longer is cut, and said to be
+
+_TURNING = re.compile(f"[{words.TURNING}]")
 
 
 class Element(NamedTuple):
@@ -56,7 +59,8 @@ def to_html(node: Node) -> str:
 
 
 def clean(text: str) -> str:
-    """Text that can stand in an HTML file: no NUL, no half of a surrogate pair."""
+    """Text that can stand in an HTML file: no NUL, no half of a surrogate pair, nothing turned."""
+    text = _TURNING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 

@@ -18,12 +18,14 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from acetune.core.errors import AcetuneError
 from acetune.report._content import content as page_content
 from acetune.report._markup import Content, clean, short, to_html
 from acetune.report._sections import first_trials, picture, sections
 from acetune.report._static_figure import still
 from acetune.report._trials import trial_detail
 from acetune.report.figures import FigureData, chosen_trials
+from acetune.study.store import understanding
 from acetune.study.view import StudyView
 from acetune.study.whole_files import replacing
 
@@ -47,7 +49,8 @@ def write_report(study: StudyView | Path | str, out: Path | str) -> Path:
     """
     view = study if isinstance(study, StudyView) else StudyView(Path(study))
     try:
-        text = render(report_content(view))
+        with understanding(view.path, AcetuneError):
+            text = render(report_content(view))
     finally:
         if view is not study:
             view.close()

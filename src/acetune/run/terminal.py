@@ -16,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from acetune.core.formatting import count, number
+from acetune.core.formatting import count, harmless, number
 from acetune.core.goals import Estimate, FailedCheck, Goals
 from acetune.run.study_callbacks import StudyCallback, StudyStatus
 from acetune.study.result import StudyResult
@@ -57,7 +57,7 @@ class LiveProgress(StudyCallback):
 
     def on_notice(self, text: str) -> None:
         """Show a notice above the progress."""
-        self._console.print(Text(f"note: {text}", style="yellow"))
+        self._console.print(Text(f"note: {harmless(text)}", style="yellow"))
 
     def on_end(self) -> None:
         """Leave the terminal as it was."""
@@ -173,7 +173,8 @@ class PlainProgress(StudyCallback):
             self._line(_last(self._status))
 
     def _line(self, text: str) -> None:
-        self._console.print(f"acetune: {text}", markup=False, highlight=False, soft_wrap=True)
+        line = f"acetune: {harmless(text)}"
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _in_notebook() -> bool:
@@ -231,7 +232,7 @@ def _best(status: StudyStatus) -> str:
     if status.best is not None:
         shown = _values(goals, status.best.constraints)
         where = f"trial {status.best.trial} step {status.best.step}"
-        return f"{goals.objective.name} {number(status.best.value)}{shown} ({where})"
+        return harmless(f"{goals.objective.name} {number(status.best.value)}{shown} ({where})")
     # a checkpoint whose check failed misses by nobody knows how much
     miss = status.nearest_miss
     if miss is not None and not any(isinstance(m, FailedCheck) for m in miss.constraints.values()):
@@ -245,12 +246,13 @@ def _values(goals: Goals, measured: Mapping[str, Estimate | FailedCheck]) -> str
         found = measured.get(constraint.name)
         if isinstance(found, Estimate):
             shown += f", {constraint.name} {number(found.value, 4)}"
-    return shown
+    return harmless(shown)
 
 
 def summary(result: StudyResult) -> RenderableType:
     """The result as a table, best first."""
-    table = Table(title=f"study {result.study.name}", show_header=False, title_justify="left")
+    title = Text(f"study {harmless(result.study.name)}", style="table.title")
+    table = Table(title=title, show_header=False, title_justify="left")
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in summary_rows(result):

@@ -60,6 +60,7 @@ from acetune.study.opening import (
     require_on_changed_limit,
     study_path,
 )
+from acetune.study.origin import mark_of
 from acetune.study.result import StudyResult, read_result
 from acetune.study.summary import size
 from acetune.study.temporary import temporary_study
@@ -361,6 +362,7 @@ def tune(
             "keep_models": keep_models,
             "ranges": known_ranges(goals),
             "source": _source_file(train),
+            "source_mark": mark_of(_source_file(train)),
             "code_bytes": taken,
         }
         description = describe_study(
@@ -433,9 +435,9 @@ def _study_path(study: str | Path | None) -> Path:
 
 def _much_code(taken: int, files: Path) -> str:
     return (
-        f"train, confirm and the checks close over {size(taken)} of data: it takes as much of the "
-        f"disk of {files.parent} until the study ends, and what is neither a NumPy array nor a "
-        "pandas frame is in memory once per worker; to avoid both, load the data inside train"
+        f"train, confirm and the checks close over {size(taken)} of data. It takes as much of the "
+        f"disk of {files.parent} until the study ends. What is neither a NumPy array nor a pandas "
+        "frame is in memory once per worker. To avoid both, load the data inside train"
     )
 
 

@@ -70,8 +70,8 @@ def _from_ray(kind: str, given: Any) -> Dimension:
     if kind == "Function":
         raise SpaceError(
             "tune.sample_from draws by a function of your own, which a searcher cannot see "
-            "through; search its inputs, and compute the value from trial.params in the training "
-            "function; where a dimension depends on another one, use acetune.choice of dicts"
+            "through. Search its inputs, and compute the value from trial.params in the training "
+            "function. Where a dimension depends on another one, use acetune.choice of dicts"
         )
     sampler = given.get_sampler()
     quantum = getattr(sampler, "q", None)

@@ -13,6 +13,7 @@ from pathlib import Path
 from acetune.certification.account import Account
 from acetune.core.errors import StudyFileError
 from acetune.core.reason import NO_REASON, Reason, Wording
+from acetune.study._validation import read_numbers
 from acetune.study.connections import connect_to_read
 from acetune.trial.artifacts import sync_folder
 
@@ -296,6 +297,7 @@ def keep_copy(db: sqlite3.Connection, path: Path, version: int) -> Path:
     try:
         building.unlink(missing_ok=True)
         try:
+            make_private(building)
             with contextlib.closing(sqlite3.connect(building)) as copy:
                 db.backup(copy)  # with what is in the log beside the file
             place, n = file.with_name(f"{file.name}.format-{version}"), 1
@@ -315,6 +317,11 @@ def keep_copy(db: sqlite3.Connection, path: Path, version: int) -> Path:
             f"on; a copy of it has to be made beside it first, and cannot be: {error}; it was left "
             "as it was"
         ) from None
+
+
+def make_private(path: Path) -> None:
+    """An empty file that only its owner may read; what SQLite puts beside it will be like it."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def connect_as_now(path: Path) -> sqlite3.Connection:
@@ -345,4 +352,4 @@ def as_reason(wordings: Mapping[str, Wording], code: str, numbers: str) -> Reaso
     """A reason from its two columns."""
     if not code:
         return NO_REASON
-    return Reason(wordings.get(code, Wording(code, code)), json.loads(numbers))
+    return Reason(wordings.get(code, Wording(code, code)), read_numbers(numbers))

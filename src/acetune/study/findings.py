@@ -198,8 +198,13 @@ class FoundCheckpoint:
         """certified, holds, unconfirmed or broken."""
         return "unconfirmed" if self.confirmation is None else self.confirmation.status
 
-    def load(self) -> object:
-        """The model that was kept: what ``report(model=...)``, or its snapshot, gave."""
+    def load(self, *, trusted: bool = True) -> object:
+        """The model that was kept: what ``report(model=...)``, or its snapshot, gave.
+
+        A model that was pickled can run any code when it is loaded: its maker's. For a study that
+        you do not trust say ``trusted=False``: then files are given by their path, plain data
+        (numbers, texts, lists, dicts) as it is, and anything else is an error.
+        """
         if self.checkpoint is None:
             raise ReportError(
                 f"no model was kept of trial {self.trial} step {self.step}: models are kept of the "
@@ -212,7 +217,7 @@ class FoundCheckpoint:
                 f"the model of trial {self.trial} step {self.step} cannot be loaded: "
                 f"{self.checkpoint} {fault}; {self.instead()}"
             )
-        return load_model(self.checkpoint)
+        return load_model(self.checkpoint, trusted=trusted)
 
     def model_fault(self, *, full: bool = True) -> str | None:
         """What is wrong with the kept model (missing, empty, changed), in words; None: nothing.

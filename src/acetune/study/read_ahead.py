@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from acetune.interprocess.child import CAPTURED, Process, start_interpreter
 from acetune.study._formats import FORMAT
-from acetune.study.connections import connect_to_read, reading_address
+from acetune.study.connections import connect_to_read, lacks_log, reading_address
 from acetune.trial.hardware import thread_variables
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class ReadAhead:
         with contextlib.suppress(OSError, ValueError, sqlite3.Error):
             found = path.stat()
             self._identity = found.st_dev, found.st_ino
+            if lacks_log(path):  # reading would put an empty one there: the view looks first
+                return
             with contextlib.closing(connect_to_read(path)) as db:
                 known = db.execute("PRAGMA user_version").fetchone()[0] == FORMAT
                 newest = _newest(db) if known else 0

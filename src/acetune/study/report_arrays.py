@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,8 +14,10 @@ from acetune.core.decision import INVALID as INVALID  # strata by their numbers,
 from acetune.core.decision import STRATA as STRATA
 from acetune.core.decision import UNCHECKED as UNCHECKED
 from acetune.core.decision import VALID as VALID
+from acetune.core.report_values import LARGEST_COST_S, LARGEST_STEP
 from acetune.study._read_report_rows import LAST, ReportRows, read_rows
 from acetune.study._read_report_rows import Array as Array
+from acetune.study._validation import LARGEST_TRIAL, YEARS
 
 STEP, END, AFTER = 0, 1, 2
 """Kinds of report: one of a step, and a check at or after the end of its trial."""
@@ -48,6 +52,20 @@ _CHECK_TYPES = {
     "cost_s": "f8",
     "margin_se": "f8",
     "row": "i8",
+}
+
+
+_LARGEST = sys.float_info.max
+_RANGES = {  # of columns, by name: the least and the most; NaN stands for nothing
+    "trial": (1, LARGEST_TRIAL),
+    "attempt": (1, 2**15 - 1),
+    "step": (1, LARGEST_STEP),
+    "checked_step": (0, LARGEST_STEP),
+    **dict.fromkeys(("primary_cost_s", "snapshot_cost_s", "cost_s"), (0, LARGEST_COST_S)),
+    "violation": (0, math.inf),
+    "value": (-_LARGEST, _LARGEST),
+    **dict.fromkeys(("stderr", "margin_se"), (0, _LARGEST)),
+    "time": YEARS,
 }
 
 
@@ -185,6 +203,7 @@ def columns_of(rows: ReportRows) -> dict[str, Array]:
             found[name][at] = odd[name]
         for name, words in (("kind", KINDS), ("stratum", STRATA), ("decision", DECISIONS)):
             found[name][at] = _numbers(odd[name], words)
+    _require_columns(found)
     return found
 
 
@@ -210,4 +229,15 @@ def read_checks(db: sqlite3.Connection, after: int, constraints: Sequence[str]) 
     )
     values = (*constraints, after) if several else (after,)
     rows = np.fromiter(db.execute(sql, values), dtype=types)
-    return {name: rows[name] for name in types.names or ()}
+    found = {name: rows[name] for name in types.names or ()}
+    _require_columns(found)
+    return found
+
+
+def _require_columns(columns: Mapping[str, Array]) -> None:
+    """Raise ValueError if a number is out of the range that its column has."""
+    for name, (least, most) in _RANGES.items():
+        if name in columns and len(columns[name]):
+            low, high = np.fmin.reduce(columns[name]), np.fmax.reduce(columns[name])
+            if low < least or high > most:
+                raise ValueError(f"{name} cannot be {low if low < least else high}")

@@ -12,6 +12,8 @@ from acetune.core.reason import Reason
 from acetune.policies.stopper import StopperTrial
 from acetune.study.store import Store
 
+_LOOK_EVERY_S = 0.5  # at where the study file is
+
 
 @dataclass(slots=True)
 class StudyTrial:
@@ -46,7 +48,7 @@ class Session:
         self._began = time.monotonic()
         self._search_ended: float | None = None
         self._number = 0
-        self._last_beat = 0.0
+        self._last_beat = self._last_look = 0.0
 
     def begin(self) -> None:
         """Enter the session in the study file."""
@@ -72,8 +74,11 @@ class Session:
             self._store.end_session(self._number, why)
 
     def beat(self, at_once: bool = False) -> None:
-        """Note how long the session has run, once a second."""
+        """Note how long the session has run, once a second; an error if its file is gone."""
         moment = time.monotonic()
+        if at_once or moment - self._last_look > _LOOK_EVERY_S:
+            self._last_look = moment
+            self._store.require_in_place()
         if self._number and (at_once or moment - self._last_beat > 1.0):
             self._last_beat = moment
             with self._store.transaction():

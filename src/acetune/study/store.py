@@ -19,7 +19,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyLockedError
+from acetune.core.errors import (
+    AcetuneError,
+    MissingExtraError,
+    StudyError,
+    StudyFileError,
+    StudyLockedError,
+)
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.reason import Reason, Wording
 from acetune.core.report_values import from_columns, to_json
@@ -32,9 +38,11 @@ from acetune.study._formats import (
     connect_as_now,
     keep_copy,
     known_format,
+    make_private,
     read_wordings,
 )
-from acetune.study.connections import connect_to_read
+from acetune.study._validation import json_object, read_candidates, require_cells
+from acetune.study.connections import connect_to_read, lacks_log, network_file_system
 from acetune.trial.artifacts import (
     Kept,
     OutsideError,
@@ -48,6 +56,8 @@ FileFault = sqlite3.Error  # what writing may raise within a transaction; it end
 _APPLICATION_ID = 0x41434554  # "ACET"
 _AT_ONCE = 10_000  # numbers in a query; SQLite takes 32,766
 _HEADER = 100  # bytes of a SQLite file before its tables
+_MARK_NAME = "being_written"
+_MARK = f"CREATE TABLE IF NOT EXISTS {_MARK_NAME} (process INTEGER)"  # is there until it is closed
 
 
 class TrialRow(NamedTuple):
@@ -71,7 +81,8 @@ class TrialRow(NamedTuple):
     def read(cls, values: tuple[Any, ...], wordings: Mapping[str, Wording]) -> TrialRow:
         """The row of what :meth:`Store.trial_values` gives."""
         reason, schedule = (as_reason(wordings, *values[at : at + 2]) for at in (11, 13))
-        fields: list[Any] = [*values[:2], json.loads(values[2]), *values[3:11], reason, schedule]
+        params = json_object(values[2], "params")
+        fields: list[Any] = [*values[:2], params, *values[3:11], reason, schedule]
         return cls(*fields)
 
 
@@ -167,6 +178,8 @@ class Store:
         self._experiment = experiment
         self._db = connection
         self._lock = lock
+        self._place: tuple[int, int] | None = None  # device and inode of the file, of a writer
+        self._size, self._lost = 0, False
         self.notices: list[str] = []  # what has happened to the file, for the user to know
         self._wordings: dict[str, Wording] = {}  # what codes mean, once one was written
         newest = connection.execute("SELECT coalesce(max(seq), 0) FROM reports").fetchone()
@@ -192,18 +205,20 @@ class Store:
             # built under another name: a study file that exists is a whole one
             building = path.with_name(path.name + "-new")
             building.unlink(missing_ok=True)
+            make_private(building)
             db = sqlite3.connect(building)
             db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             db.execute(f"PRAGMA user_version = {FORMAT}")
             db.executescript(SCHEMA)
             _insert_study(db, study)
+            db.execute(_MARK)
             db.commit()
             db.close()
             for leftover in ("-wal", "-shm", "-journal"):  # of a killed study that was deleted
                 path.with_name(path.name + leftover).unlink(missing_ok=True)
             building.rename(path)
             sync_folder(path.parent)
-            return cls(path, _with_log(_connect(path)), lock, experiment)
+            return cls(path, _connect(path), lock, experiment)._writing()
         except BaseException as error:
             _unlock(lock, path)
             if isinstance(error, (OSError, sqlite3.Error)):
@@ -222,6 +237,7 @@ class Store:
         One of an older format is brought up to this one, and a copy of it kept. ``look`` is called
         before anything is done to the file, and may raise.
         """
+        _require_one_name(path)
         _inspect(path)
         try:
             lock = _lock(path)
@@ -230,17 +246,25 @@ class Store:
         db = None
         try:
             db = _connect(path)
-            store = cls(path, db, lock, experiment)
-            store.kept()  # what leads elsewhere is refused
+            version = known_format(db, path)
+            with understanding(path, sqlite3.Error):
+                store = cls(path, db, lock, experiment)
+                if version == FORMAT:
+                    require_cells(db)
+                store.kept()  # what leads elsewhere is refused
             look(store)
-            version = known_format(_with_log(db), path)
             if version < FORMAT:
                 copy = keep_copy(db, path, version)
-                bring_up(db, version)
+                with understanding(path, sqlite3.Error):
+                    bring_up(db, version)
+                    require_cells(db)
                 store.notices.append(
                     f"{path.name} was brought up from format {version} to {FORMAT}; {copy.name} "
                     "beside it is a copy of what it was: delete that when you like"
                 )
+            with db:
+                db.execute(_MARK)
+            store._writing()
         except BaseException as error:
             if db is not None:
                 db.close()
@@ -256,9 +280,11 @@ class Store:
         _inspect(path)
         db = None
         try:
-            db = connect_as_now(path)
-            store = cls(path, db, None)
-            store.kept()
+            with understanding(path, sqlite3.Error):
+                db = connect_as_now(path)
+                store = cls(path, db, None)
+                require_cells(db, arrays=True)
+                store.kept()
         except BaseException as error:
             if db is not None:
                 db.close()
@@ -267,12 +293,54 @@ class Store:
             raise
         return store
 
+    def _writing(self) -> Store:
+        """Begin to write: from now on there is a log beside the file."""
+        self._db.execute("PRAGMA journal_mode = WAL")
+        found = self.path.stat()
+        self._place, self._size = (found.st_dev, found.st_ino), found.st_size
+        kind = network_file_system(self.path)
+        if kind is not None:
+            self.notices.append(
+                f"{self.path.name} lies on {kind}, a network file system, where its log cannot be "
+                "shared between machines: look at it on this machine only, and let no other one "
+                "run it; a local disk is safer"
+            )
+        return self
+
+    def require_in_place(self) -> None:
+        """Raise StudyFileError if the file that is being written is not there any more.
+
+        SQLite goes on writing to a file that was deleted or moved.
+        """
+        if self._place is None or self._lost:
+            return
+        try:
+            found = self.path.stat()
+        except OSError as error:
+            wrong = f"was deleted or moved while it was written ({error.strerror})"
+        else:
+            if (found.st_dev, found.st_ino) != self._place:
+                wrong = "was replaced by another file while it was written"
+            elif found.st_size < self._size:
+                wrong = "was cut off by somebody else while it was written"
+            else:
+                self._size = found.st_size
+                return
+        self._lost = True
+        raise StudyFileError(
+            f"{self.path} {wrong}; the study has ended. What was moved is whole as soon as this "
+            "process has ended; bring the file back, or begin a new study"
+        )
+
     def close(self) -> None:
-        """Close the file and let others have it."""
-        if self._lock is not None:
+        """Close the file and let others have it: one file, with nothing beside it."""
+        # of a file that was moved the rest is written to where it is now
+        if self._lock is not None and not (self._lost and self.path.exists()):
             # without its log a file is read with nothing put beside it; who reads now keeps the log
             with contextlib.suppress(sqlite3.Error):
-                self._db.execute("PRAGMA busy_timeout = 0")
+                self._db.execute("PRAGMA busy_timeout = 1000")
+                with self._db:
+                    self._db.execute(f"DROP TABLE IF EXISTS {_MARK_NAME}")
                 self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
         if self._lock is not None:
@@ -300,6 +368,8 @@ class Store:
             finally:
                 self._db.commit()
         except sqlite3.Error as error:
+            if self._lost:  # which was said
+                return
             raise StudyFileError(f"cannot write to {self.path}: {error}") from error
 
     def add_session(self, started: float, host: str) -> int:
@@ -881,10 +951,7 @@ class Store:
 
 def decoded_looks(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of ``looks`` whose candidates are tuples of trial, attempt and step."""
-    return [
-        {**row, "candidates": [tuple(place) for place in json.loads(row["candidates"])]}
-        for row in rows
-    ]
+    return [{**row, "candidates": read_candidates(row["candidates"])} for row in rows]
 
 
 def decoded_limit_changes(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -896,19 +963,25 @@ def decoded_limit_changes(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]
 
 
 @contextlib.contextmanager
-def understanding(path: Path) -> Iterator[None]:
-    """A block that only looks at a study: if something goes wrong in it, the file is damaged."""
+def understanding(path: Path, *others: type[Exception]) -> Iterator[None]:
+    """A block that only looks at a study: if something goes wrong in it, the file is damaged.
+
+    Errors of ``others`` mean something else, and pass.
+    """
+    passing: tuple[type[Exception], ...] = (StudyError, MissingExtraError, *others)
     try:
         yield
-    except StudyError:
+    except passing:
         raise
     except (
         sqlite3.Error,
         AcetuneError,
+        ArithmeticError,
         AssertionError,
         AttributeError,
         LookupError,
-        OverflowError,
+        MemoryError,
+        RecursionError,
         TypeError,
         ValueError,
     ) as e:
@@ -948,12 +1021,6 @@ def _connect(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _with_log(db: sqlite3.Connection) -> sqlite3.Connection:
-    """From now on others may read while it is written to."""
-    db.execute("PRAGMA journal_mode = WAL")
-    return db
-
-
 def _inspect(path: Path) -> None:
     """Refuse what is not a whole study file of a version we know, without writing to it."""
     # Never opened by hand: if this process writes to the file, closing it would take SQLite's
@@ -980,6 +1047,7 @@ def _inspect(path: Path) -> None:
         raise StudyFileError(foreign) from None
     if application != _APPLICATION_ID:
         raise StudyFileError(f"{path} is a database of another program; it was left untouched")
+    require_log(path)
     try:
         with contextlib.closing(connect_to_read(path)) as db:
             known_format(db, path)  # again: the log beside it may say another one
@@ -991,6 +1059,37 @@ def _inspect(path: Path) -> None:
         raise StudyFileError(f"{path} is damaged ({error}); it was left untouched") from None
     if verdict != "ok":
         raise StudyFileError(f"{path} is damaged ({verdict}); it was left untouched")
+
+
+def require_log(path: Path) -> None:
+    """Refuse a file that is marked as being written, and whose log is not beside it.
+
+    To be called before anything is read: SQLite would put an empty log there.
+    """
+    try:
+        if not lacks_log(path):
+            return
+        with contextlib.closing(connect_to_read(path, "&immutable=1")) as db:
+            sql = f"SELECT 1 FROM sqlite_master WHERE name = '{_MARK_NAME}'"
+            if db.execute(sql).fetchone() is None:
+                return
+    except (OSError, sqlite3.Error, UnicodeDecodeError):
+        return  # something else is wrong, and said by those who know better
+    raise StudyFileError(
+        f"{path} is not whole: it was copied while it was written, or its process was killed, "
+        f"and {path.name}-wal, with what was written last, is not beside it. Copy both files; "
+        "or, if there is no such file any more, go on with what is here:  python -c "
+        f"\"import sqlite3; sqlite3.connect({str(path)!r}).execute('DROP TABLE {_MARK_NAME}')\""
+    )
+
+
+def _require_one_name(path: Path) -> None:
+    """A file with two names could have two writers, each with a lock and a log of its own."""
+    if path.exists() and path.stat().st_nlink > 1:
+        raise StudyFileError(
+            f"{path} has another name (a hard link), under which another process could write to "
+            "it; delete that name, or make a copy with: cp"
+        )
 
 
 def _lock(path: Path) -> int:

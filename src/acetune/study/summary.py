@@ -8,7 +8,14 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from acetune.core.formatting import count, estimate, missing_words, number, parameters
+from acetune.core.formatting import (
+    count,
+    estimate,
+    harmless,
+    missing_words,
+    number,
+    parameters,
+)
 from acetune.core.goals import Constraint, Goals
 from acetune.core.reason import BUDGET_SPENT, ENOUGH, FAILED
 from acetune.study.findings import FoundCheckpoint, broken_limits
@@ -124,7 +131,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     goes = " (removed when this program ends: no study= was given)"
     where = shown(result.study) + (goes if is_temporary(result.study) else "")
     rows.append(("on disk", f"{models}, beside {where}"))
-    return rows
+    return [(name, harmless(text)) for name, text in rows]
 
 
 def one_class_words(found: FoundCheckpoint) -> list[str]:
@@ -309,8 +316,8 @@ def how_to_make(found: FoundCheckpoint, *, usable: bool = True) -> str:
 def shown(path: Path) -> str:
     """A path as people would type it: from the current folder, where it lies below it."""
     with contextlib.suppress(ValueError):
-        return str(path.relative_to(Path.cwd()))
-    return str(path)
+        path = path.relative_to(Path.cwd())
+    return harmless(str(path))
 
 
 def duration(seconds: float) -> str:

@@ -42,10 +42,10 @@ def after_failed_confirmation(result: StudyResult) -> str:
             wider.append(f"a stricter limit of {limit.name}")
     top = json.loads(result.info["settings"])["confirm_top"]
     return (
-        "make sure that the fresh rows are of the same kind as those of the search; then begin a "
-        "new study with new fresh rows, as another try on the same ones would be worth little, "
-        f"that keeps farther from the limit ({', '.join(wider)}) and tests more candidates "
-        f"(confirm_top={2 * top + 1}, now {top})"
+        "make sure that the fresh rows are of the same kind as those of the search. Then begin a "
+        f"new study that keeps farther from the limit ({', '.join(wider)}) and tests more "
+        f"candidates (confirm_top={2 * top + 1}, now {top}). Give it new fresh rows: another try "
+        "on the same ones is worth little"
     )
 
 

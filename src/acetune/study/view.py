@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -17,8 +16,8 @@ import numpy as np
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Goals, goals_from_json
 from acetune.core.reason import Reason
-from acetune.core.report_values import from_json
 from acetune.study._formats import as_reason, connect_as_now
+from acetune.study._validation import read_confirmation, read_lines, read_study
 from acetune.study.findings import judged_now
 from acetune.study.limit_changes import limits_at
 from acetune.study.report_arrays import (
@@ -35,6 +34,7 @@ from acetune.study.store import (
     TrialRow,
     decoded_limit_changes,
     decoded_looks,
+    require_log,
     understanding,
 )
 from acetune.trial.artifacts import Kept
@@ -142,6 +142,7 @@ class StudyView:
             self._begin()
             return
         # Once, what is no whole study file is refused; SQLite looks it through beside the reading.
+        require_log(self.path)
         with ThreadPoolExecutor(1) as beside:
             looked_through = beside.submit(lambda: Store.read(self.path).close())
             try:
@@ -238,9 +239,10 @@ class StudyView:
     def _connected(self) -> Iterator[tuple[Store, sqlite3.Connection]]:
         with contextlib.ExitStack() as opened:
             try:
-                db = connect_as_now(self._file)
-                opened.callback(db.close)
-                store = Store(self._file, db, None)
+                with understanding(self.path, sqlite3.Error, UnicodeDecodeError):
+                    db = connect_as_now(self._file)
+                    opened.callback(db.close)
+                    store = Store(self._file, db, None)
             except (sqlite3.Error, UnicodeDecodeError) as error:  # also in SQLite's own messages
                 raise StudyFileError(f"cannot read {self.path}: {error}") from None
             with store.understanding():
@@ -264,8 +266,7 @@ class StudyView:
         self.tables = read
         info = read["study"][0]
         self.goals = goals_from_json(info["objective"], info["constraints"])
-        encoded = ("objective", "constraints", "policy", "space", "settings", "versions")
-        self.info = {k: json.loads(v) if k in encoded else v for k, v in info.items()}
+        self.info = read_study(info)
         self.sessions = read["sessions"]
         self.ended = None
         if self.sessions and self.sessions[-1]["ended"] is not None:
@@ -273,17 +274,11 @@ class StudyView:
             self.ended = as_reason(store.wordings(), last["ended"], last["ended_numbers"])
         self.looks = decoded_looks(read["looks"])
         self.check_changes = [
-            {**row, "what": json.loads(row["what"])} for row in read["check_changes"]
+            {**row, "what": read_lines(row["what"], "what")} for row in read["check_changes"]
         ]
         self.limit_changes = decoded_limit_changes(read["limit_changes"])
-        self.confirmations = [
-            {
-                **use,
-                "metrics": {n: from_json(m) for n, m in json.loads(use["metrics"]).items()},
-                "bounds": json.loads(use["bounds"]),
-            }
-            for use in read["confirmations"]
-        ]
+        names = [constraint.name for constraint in self.goals.constraints]
+        self.confirmations = [read_confirmation(use, names) for use in read["confirmations"]]
         if self.limit_changes:
             limits = self.info["constraints"]
             self.confirmations = [

@@ -15,9 +15,9 @@ import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from acetune.core.errors import ReportError
+from acetune.core.errors import BrokenModelError, ReportError
 
 _PIECE_BYTES = 1 << 20
 _KINDS = ("model", "resume")
@@ -249,6 +249,8 @@ def write_folder(
 ) -> Written:
     """Fill a folder under another name first: one that has its name is whole, and on disk.
 
+    Nobody but its owner may read what is in it.
+
     Parameters
     ----------
     target, write:
@@ -265,6 +267,7 @@ def write_folder(
     partial.mkdir(mode=0o700)
     try:
         write(partial)
+        _make_private(partial)
         written = read_through(partial, sync=durable)
         if durable:
             _sync_folders(partial)
@@ -275,6 +278,16 @@ def write_folder(
     finally:
         delete_inside(root, partial)
     return written
+
+
+def _make_private(folder: Path) -> None:
+    """Take all rights of others away; not of what links lead to, nor of hard links' other names."""
+    for here, folders, names in os.walk(folder):
+        for path in (Path(here, name) for name in (*folders, *names)):
+            found = path.lstat()
+            shared = stat.S_ISREG(found.st_mode) and found.st_nlink > 1
+            if not stat.S_ISLNK(found.st_mode) and not shared and found.st_mode & 0o077:
+                path.chmod(stat.S_IMODE(found.st_mode) & 0o700)
 
 
 def sync_written(folder: Path, root: Path) -> None:
@@ -352,11 +365,33 @@ def checkpoint_writer(source: Callable[[Path], object] | Path) -> Callable[[Path
     return source
 
 
-def load_model(folder: Path) -> object:
-    """What was kept of a checkpoint: the model, or the path of the files that were given."""
+class _PlainData(pickle.Unpickler):
+    """Unpickles what needs no class and no function: so nothing can run."""
+
+    def find_class(self, module: str, name: str, /) -> Any:
+        raise ReportError(
+            f"the model is a pickle with {module}.{name} in it, and to load it runs code that the "
+            "maker of its study has chosen; if you trust them: load(trusted=True). A model that is "
+            "kept as a file runs none: report(..., snapshot=function) with one that writes it in a "
+            "format of its framework, such as safetensors or LightGBM's text, and returns the path"
+        )
+
+
+def load_model(folder: Path, *, trusted: bool = True) -> object:
+    """What was kept of a checkpoint: the model, or the path of the files that were given.
+
+    Unless it is ``trusted``, nothing of it is run: a model with code is a ReportError.
+    """
     if (folder / "folder").exists():
         return folder / "folder"
     if (folder / "file").exists():
         return next((folder / "file").iterdir())
     with (folder / "model.pkl").open("rb") as file:
-        return pickle.load(file)
+        if trusted:
+            return pickle.load(file)
+        try:
+            return _PlainData(file).load()
+        except ReportError:
+            raise
+        except Exception as error:  # whatever a damaged pickle raises
+            raise BrokenModelError(f"{file.name} is no pickle of plain data: {error}") from None

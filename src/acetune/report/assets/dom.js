@@ -2,19 +2,24 @@
 
 const ATTRIBUTES = /^(id|class|role|for|scope|title|type|hidden|open|colspan|tabindex|aria-[a-z]+|data-[a-z-]+)$/;
 
+/** Text without marks that turn the direction of writing: those are written out, as Python does. */
+function unturned(text) {
+  return String(text).replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (mark) => "\\u" + mark.charCodeAt(0).toString(16).padStart(4, "0"));
+}
+
 /** An element with attributes and children; strings and numbers become text. */
 function make(tag, attributes, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
     if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined).map((child) => (child instanceof Node ? child : String(child))));
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined).map((child) => (child instanceof Node ? child : unturned(child))));
   return node;
 }
 
 /** The node that [tag, attributes, children] describes: how Python sends a part of the page. */
 function build(part) {
-  if (typeof part === "string") return document.createTextNode(part);
+  if (typeof part === "string") return document.createTextNode(unturned(part));
   const [tag, attributes, children] = part;
   if (/^(script|style|iframe|object|embed|link|meta|base)$/i.test(tag)) throw new Error("no such part: " + tag);
   const node = document.createElement(tag);

@@ -28,6 +28,7 @@ from acetune.report._trials import trial_detail
 from acetune.report.figures import FIGURES, page_figures
 from acetune.report.html import render
 from acetune.study.read_ahead import ReadAhead
+from acetune.study.store import understanding
 from acetune.study.view import StudyView
 
 logger = logging.getLogger("acetune")
@@ -149,7 +150,8 @@ class StudyFollower:
         if self._view is None:
             return None
         try:
-            return to_json(trial_detail(self._view, number))
+            with understanding(self._path):
+                return to_json(trial_detail(self._view, number))
         except StudyError:
             return None
 

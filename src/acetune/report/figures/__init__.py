@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from acetune.core.errors import GoalError
+from acetune.core.errors import AcetuneError, GoalError
 from acetune.report.figures._curves import chosen_trials, curves
 from acetune.report.figures._drawing import Drawing
 from acetune.report.figures._figure_data import FigureData
@@ -24,6 +24,7 @@ from acetune.report.figures._strata import strata
 from acetune.report.figures._time import time
 from acetune.report.figures._tradeoff import tradeoff
 from acetune.report.figures._what_if import what_if
+from acetune.study.store import understanding
 
 if TYPE_CHECKING:
     from acetune.study.view import StudyView
@@ -48,8 +49,9 @@ def drawings(view: StudyView, ids: Iterable[str] | None = None) -> list[Drawing]
     for id in wanted:
         if id not in FIGURES:
             raise GoalError(f"there is no figure {id!r}; there are {', '.join(FIGURES)}")
-    digest = FigureData(view)
-    return [FIGURES[id](digest) for id in wanted]
+    with understanding(view.path, AcetuneError):
+        digest = FigureData(view)
+        return [FIGURES[id](digest) for id in wanted]
 
 
 def page_figures(view: StudyView, *, first: bool = False) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from acetune.core.errors import AcetuneError
 from acetune.core.report_values import to_json
 from acetune.study.answer import (
     candidates_of,
@@ -119,4 +120,5 @@ def gathering(study: Path) -> Iterator[Gathered]:
     with StudyView(study) as view:
         with understanding(study):
             gathered = Gathered(view)
-        yield gathered
+        with understanding(study, AcetuneError):  # of where it is written to
+            yield gathered
