@@ -9,8 +9,9 @@ from acetune.core.errors import GoalError
 from acetune.policies import Policy, parse_policy
 from acetune.replay.judged_table import JudgedTable
 from acetune.replay.runs import Run
-from acetune.replay.simulator import Simulation, no_garbage_collection
+from acetune.replay.simulator import Simulation
 from acetune.replay.table_searcher import make_picker
+from acetune.study.coordinator import no_garbage_collection
 
 
 def simulate_budgets(

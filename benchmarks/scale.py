@@ -66,7 +66,7 @@ def study(path: Path, trials: int) -> acetune.StudyResult:
         mode="min",
         constraints=[Constraint("g", upper=0.5, check=lambda: 0.6)],
         policy=POLICY,
-        searcher="random",
+        searcher="forest",
         max_trials=trials,
         workers=1,
         seed=0,

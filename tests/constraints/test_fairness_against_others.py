@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acetune.constraints import fairness
+from acetune.constraints import FairnessCheck, fairness
+from acetune.core.errors import GoalError
 from constraints.slow_fairness import slow_metric
 
 NAMES = fairness.__all__
@@ -129,6 +130,18 @@ class TestWhereFairlearnDiffers:
         assert math.isnan(
             fairness.equal_opportunity_difference(y, predicted, **given, undefined="nan")
         )
+
+    @pytest.mark.parametrize("missing", [None, math.nan])
+    def test_rows_without_a_group_are_refused_by_both(self, missing: Any) -> None:
+        """Fairlearn does since 0.15; before, such rows were in no group, and in no rate."""
+        y, predicted, group = [1, 1, 0, 0], [1, 0, 1, 0], ["a", "b", missing, "b"]
+        given = {"sensitive_features": np.array(group, object)}
+        with pytest.raises(ValueError, match="missing values"):
+            fairlearn.metrics.demographic_parity_difference(y, predicted, **given)
+        with pytest.raises(GoalError, match="missing value in row 2"):
+            fairness.demographic_parity_difference(y, predicted, **given)
+        with pytest.raises(GoalError, match="missing value in row 2"):
+            FairnessCheck("demographic_parity_difference", y, **given)
 
     @pytest.mark.parametrize("method", ["between_groups", "to_overall"])
     @pytest.mark.parametrize(

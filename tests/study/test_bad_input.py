@@ -119,6 +119,11 @@ CASES: dict[str, tuple[Callable[[], dict[str, Any]], type[Exception], str]] = {
         TypeError,
         r"tune\(\) got .*'n_trials'; did you mean max_trials=100",
     ),
+    "trials as text": (
+        lambda: {"max_trials": "10"},
+        GoalError,
+        "max_trials must be a whole number >= 1, got '10'",
+    ),
     "trials alone": (lambda: {"trials": 3}, TypeError, "'trials'; did you mean max_trials="),
     "direction": (lambda: {"direction": "max"}, TypeError, "'direction'; did you mean mode="),
     "misspelt": (lambda: {"confirm_tob": 3}, TypeError, "did you mean 'confirm_top'"),

@@ -13,11 +13,9 @@ time happen in the order in which they were scheduled.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import heapq
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acetune.core.errors import GoalError
@@ -33,7 +31,7 @@ from acetune.replay.curve_table import CurveTable
 from acetune.replay.judged_table import JudgedTable, judge
 from acetune.replay.runs import Cell, Incumbent, Run
 from acetune.replay.table_searcher import Picker, make_picker
-from acetune.study.coordinator import Coordinator
+from acetune.study.coordinator import Coordinator, no_garbage_collection
 
 _LOOKED_UP = 32  # steps of a curve, at first
 
@@ -98,7 +96,7 @@ def simulate(
     simulation = Simulation(
         judged, chosen, picker, workers, budget_s, max_trials, startup_s, searcher
     )
-    with no_garbage_collection():
+    with no_garbage_collection():  # nothing in a replay is garbage before its end
         simulation.run()
     return simulation.result(policy, searcher, seed, budget_s)
 
@@ -370,18 +368,6 @@ class _SimulatedWorker:
 
 def _has_failed(check: CheckResult) -> bool:
     return any(isinstance(found, FailedCheck) for found in check.measured.values())
-
-
-@contextlib.contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Nothing in a replay is garbage before its end; looking for it takes a quarter of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 # -- what a suggestion costs -----------------------------------------------------------------------

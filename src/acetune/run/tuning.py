@@ -292,15 +292,6 @@ def tune(
     require_confidence(confidence)
     fresh, fresh_rows = fingerprint(confirm_data), row_count(confirm_data)
     aims = None if confirm is None else confidence
-    constraints = with_margins(constraints, path, aims, fresh_rows, max_trials)
-    on_model, on_config = split_constraints(constraints)
-    goals = Goals(Objective(objective, mode), on_model)
-    # limits on the configuration share the names of the others
-    Goals(goals.objective, (*on_model, *(replace(limit, on="model") for limit in on_config)))
-    searched = Space(space)
-    chosen = make_policy(policy)
-    require_options(train, goals, chosen, confirm, top, keep_models)
-    cluster = make_cluster(engine, ray_address, resources, devices)
     settings = make_settings(
         workers,
         threads,
@@ -315,6 +306,15 @@ def tune(
         stop_grace_s,
         max_failures,
     )
+    constraints = with_margins(constraints, path, aims, fresh_rows, max_trials)
+    on_model, on_config = split_constraints(constraints)
+    goals = Goals(Objective(objective, mode), on_model)
+    # limits on the configuration share the names of the others
+    Goals(goals.objective, (*on_model, *(replace(limit, on="model") for limit in on_config)))
+    searched = Space(space)
+    chosen = make_policy(policy)
+    require_options(train, goals, chosen, confirm, top, keep_models)
+    cluster = make_cluster(engine, ray_address, resources, devices)
     search = make_searcher(searcher, searched, points, seed)
     if learn_from and not learns_from_earlier(search):
         raise GoalError(learns_nothing_earlier(search))

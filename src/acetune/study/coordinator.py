@@ -6,8 +6,10 @@ anything is acknowledged, so the file never knows less than a worker was told.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +30,18 @@ from acetune.trial.link import Plan, Reply, Report
 _BEFORE = Wording("before", "as decided before")
 _FREED = Reason(Wording("limits_changed", "the limits have changed since it was stopped"))
 _DRIVER_ENDED = Reason(Wording("driver_ended", "its driver process was ended"))
+
+
+@contextlib.contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """For a block that makes no garbage in circles: looking for it takes a quarter of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class Coordinator:
@@ -272,6 +286,7 @@ class StudyCoordinator(Coordinator):
 
     # -- resuming --------------------------------------------------------------------------------
 
+    @no_garbage_collection()
     def load(self, retries: int = 0) -> list[int]:
         """Replay the study file into the history; returns the trials that were under way."""
         attempts = self.store.attempts()
