@@ -146,6 +146,113 @@ def test_a_change_in_a_helper_is_found_through_every_kind_of_check(
     assert [line.rpartition("LIMIT")[2] for line in limit.code] == [" was 0.25, now 0.5"]
 
 
+LAZY = {
+    "lazy.py": """
+import numpy as np
+from inner import deep
+from inner.deep import weigh
+SCALE = 2.0
+OPTIONS = {"shift": 0}
+OPTIONS["turn"] = 1
+def rate(model):
+    return weigh(model) * SCALE + deep.SHIFT + OPTIONS["turn"]
+class Gap:
+    def of(self, model):
+        return rate(model)
+def unrelated():
+    return 1
+if __name__ == "__main__":
+    print(rate(3))
+""",
+    "inner/__init__.py": "",
+    "inner/deep.py": "SHIFT = 1\ndef weigh(model):\n    return model\n",
+    "inner/checks.py": """
+def relative(model):
+    from . import deep
+    return deep.weigh(model) + deep.SHIFT
+""",
+    "checks.py": """
+from inner.checks import relative
+def named(model):
+    from lazy import rate
+    return rate(model)
+def whole(model):
+    import lazy
+    return lazy.Gap().of(model)
+def dotted(model):
+    import inner.deep
+    return inner.deep.weigh(model) + inner.deep.SHIFT
+""",
+}
+WAYS = ["named", "whole", "dotted", "relative"]
+
+
+def imported_in_its_body(
+    folder: Path, kind: str, file: str = "lazy.py", old: str = "", new: str = "", before: str = ""
+) -> dict[str, Any]:
+    """The identity of a check whose modules nobody has loaded, with a line of one changed."""
+    for name, text in LAZY.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        assert name != file or old in text
+        (folder / name).write_text(text.replace(old, new) if name == file else text)
+    program = (
+        f"import json, sys, checks\n{before}\n"
+        "from acetune.study._code_identity import identity_of\n"
+        f"found = identity_of(checks.{kind})._asdict()\n"
+        f"assert {bool(before)} or not {{'lazy', 'inner.deep'}} & set(sys.modules)\n"
+        "print(json.dumps(found))"
+    )
+    words = [sys.executable, "-B", "-c", program]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["not_followed"] == []
+    return found
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_a_module_that_is_imported_in_a_body_counts_without_being_loaded(
+    tmp_path: Path, kind: str
+) -> None:
+    begun = imported_in_its_body(tmp_path, kind)
+
+    def now(*changed: str) -> Changes:
+        return compared(begun, imported_in_its_body(tmp_path, kind, *changed))
+
+    assert now() == ([], [], [])
+    assert now("lazy.py", "return 1", "return 2") == ([], [], [])  # nothing asks for it
+    assert now("lazy.py", "print(rate(3))", "print(rate(4))") == ([], [], [])
+    assert now("inner/deep.py", "\n    return", "\n    # as it is\n    return") == ([], [], [])
+    weigh = now("inner/deep.py", "return model", "return -model")
+    assert weigh.code == ["weigh in deep.py has changed"]
+    assert now("inner/deep.py", "= 1", "= 3").code == ["inner.deep.SHIFT was 1, now 3"]
+    if kind not in ("named", "whole"):
+        return
+    assert now("lazy.py", "* SCALE", "/ SCALE").code == ["rate in lazy.py has changed"]
+    assert now("lazy.py", "= 2.0", "= 3.0").code == ["lazy.SCALE was 2.0, now 3.0"]
+    assert now("lazy.py", '["turn"] = 1', '["turn"] = 2').code == ["OPTIONS in lazy.py has changed"]
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_whether_such_a_module_was_loaded_before_makes_no_difference(
+    tmp_path: Path, kind: str
+) -> None:
+    """As in a notebook, where the check was tried by hand."""
+    begun = imported_in_its_body(tmp_path, kind)
+    used = imported_in_its_body(tmp_path, kind, before=f"checks.{kind}(3)")
+    assert begun == used
+
+
+def test_an_import_that_cannot_be_read_is_listed() -> None:
+    def check(model: Any) -> Any:
+        import no_such_module_anywhere  # type: ignore[import-not-found]
+
+        return no_such_module_anywhere.f(model)
+
+    assert identity_of(check).not_followed == [
+        "import no_such_module_anywhere, which has no source that can be found"
+    ]
+
+
 def digest_in_a_process(expression: str) -> str:
     program = f"""
 import numpy as np, collections, dataclasses, enum, pathlib
@@ -431,6 +538,63 @@ def test_what_cannot_be_measured_again_is_refused(
     with pytest.raises(StudyChangedError, match="accept"):
         run(study, None, constraints=limits(2.0))
     run(study, None, constraints=limits(2.0), trials=4, on_changed_check="accept")
+
+
+OPTIONS: dict[str, Any] = {"scale": 1.0, "clip": {"low": 0}}
+WEIGHTS = [0.25]
+SEEN: dict[float, float] = {1.0: 0.0}
+
+
+def by_options(model: dict[str, float]) -> float:
+    SEEN[model["x"]] = model["x"]
+    out = [0.0]
+    out[0] = model["x"] * OPTIONS["scale"] * WEIGHTS[0]
+    return max(OPTIONS["clip"]["low"], out[0])
+
+
+def test_options_in_a_small_container_count_as_settings(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(study, by_options)
+    for name, value, words in (
+        ("OPTIONS", {**OPTIONS, "scale": 2.0}, r"g: OPTIONS\.scale was 1\.0, now 2\.0"),
+        ("OPTIONS", {**OPTIONS, "clip": {"low": 1}}, r"OPTIONS\.clip\.low was 0, now 1"),
+        ("OPTIONS", {**OPTIONS, "high": 1}, r"OPTIONS\.high was not there, now 1"),
+        ("WEIGHTS", [0.5], r"WEIGHTS was \[0\.25\], now \[0\.5\]"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setitem(globals(), name, value)
+            with pytest.raises(StudyChangedError, match=words):
+                run(study, by_options, trials=4)
+    with monkeypatch.context() as patched:  # what it fills itself is data, as before
+        patched.setitem(globals(), "SEEN", {1.0: 0.0, 2.0: 2.0})
+        with pytest.warns(CodeChangedWarning, match="SEEN"):
+            run(study, by_options, trials=4)
+
+
+def test_what_is_long_or_empty_or_filled_by_a_method_is_data() -> None:
+    class Remembers:
+        def __init__(self) -> None:
+            self.seen = {"a": 1}
+            self.options = {"a": 1}
+
+        def __call__(self, model: Any) -> float:
+            self.seen.update(b=2)
+            return self.options["a"]
+
+    long, empty, check = list(range(17)), dict[str, int](), Remembers()
+    found = identity_of(lambda model: (long, empty, check(model)))
+    assert set(found.data) == {"long", "empty", "check.seen"}
+    assert found.settings == {"check.options.a": "1"}
+    holds_itself: list[Any] = [1]
+    holds_itself.append(holds_itself)
+    assert set(identity_of(lambda model: holds_itself).data) == {"holds_itself"}
+
+
+def test_short_lists_that_an_earlier_version_noted_as_data_are_a_warning_only() -> None:
+    now = identity_of(by_options)
+    earlier = now._replace(settings={}, data={"OPTIONS": "0123", "WEIGHTS": "4567", **now.data})
+    assert changes(earlier._asdict(), now) == ([], ["OPTIONS", "WEIGHTS"], [])
 
 
 def test_other_data_is_a_warning_once(study: Path) -> None:
