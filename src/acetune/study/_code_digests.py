@@ -140,8 +140,7 @@ def _encloses(node: ast.AST, code: types.CodeType) -> bool:
 
 
 _CHANGING = frozenset(
-    ("append", "add", "update", "setdefault", "extend", "insert", "pop", "popitem")
-    + ("remove", "discard", "clear", "sort", "reverse")
+    "append add update setdefault extend insert pop popitem remove discard clear sort".split()
 )
 
 
