@@ -21,6 +21,7 @@ from acetune.report.html import write_report
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import open_study
 from acetune.study.store import Store, reading
+from acetune.study.summary import summary_rows
 from acetune.study.view import StudyView
 from plain_study import read_result
 from run.helpers import (
@@ -87,6 +88,15 @@ def contents(study: Path) -> dict[str, list[dict[str, Any]]]:
     names = rows(study, "SELECT name FROM sqlite_master WHERE type = 'table'")
     tables = [row["name"] for row in names if row["name"] != "sessions"]
     return {name: rows(study, f"SELECT * FROM {name}") for name in tables}
+
+
+def test_an_answer_without_a_model_says_how_to_make_one(study: Path) -> None:
+    run(study, keep_models=1)
+    loosened = under(study, 3.0, keep_models=1)
+    best = loosened.best
+    assert best is not None and best.trial == 3 and best.checkpoint is None
+    (model,) = [text for name, text in summary_rows(loosened) if name == "model"]
+    assert model == "none was kept under the earlier limit; train these parameters for 3 steps"
 
 
 # -- asked for, or refused -----------------------------------------------------------------------

@@ -65,9 +65,6 @@ class Measured(Noted):
             made.evidence = evidence
         return made
 
-    def __repr__(self) -> str:
-        return f"Estimate(value={self.value!r}, stderr={self.stderr!r})"
-
 
 def evidence_of(constraint: Constraint, value: object) -> Evidence:
     """The evidence that comes with a value, or what can be said of it without."""

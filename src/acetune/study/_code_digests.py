@@ -139,9 +139,8 @@ def _encloses(node: ast.AST, code: types.CodeType) -> bool:
     return bool(places) and min(places) == first and max(places) <= last
 
 
-_CHANGING = frozenset(
-    "append add update setdefault extend insert pop popitem remove discard clear sort".split()
-)
+_CHANGING = ("append", "add", "update", "setdefault", "extend", "insert", "pop", "popitem")
+_REMOVING = ("remove", "discard", "clear", "sort", "reverse")
 
 
 def changed_in_place(tree: ast.AST) -> set[str]:
@@ -152,7 +151,7 @@ def changed_in_place(tree: ast.AST) -> set[str]:
         if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
             held = node.value
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            held = node.func.value if node.func.attr in _CHANGING else None
+            held = node.func.value if node.func.attr in (*_CHANGING, *_REMOVING) else None
         while isinstance(held, ast.Subscript):  # SEEN["a"]["b"] = 1
             held = held.value
         if isinstance(held, ast.Name):

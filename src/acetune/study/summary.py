@@ -72,6 +72,10 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         if best.checkpoint is not None:
             text = shown(best.checkpoint)
             rows.append(("model", text if fault is None else f"{text} {fault}; {best.instead()}"))
+        elif result.limit_changes and ledger.disk_bytes > ledger.code_bytes:
+            steps = count(best.step, "step")
+            text = f"none was kept under the earlier limit; train these parameters for {steps}"
+            rows.append(("model", text))
     if best is not None:
         rows.extend(("beware", text) for text in one_class_words(best))
     rows.extend(("changed", text) for text in what_changed(result))
@@ -87,8 +91,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     rows.append(("trials", f"{sum(result.counts.values()):,} ({counts})"))
     for reason, n in list(result.reasons.items())[:4]:
         rows.append(("", f"{n:,} x {reason}"))
-    strata = [f"{result.strata.get(s, 0):,} {s}" for s in ("valid", "invalid", "unchecked")]
-    rows.append(("reports", ", ".join(strata)))
+    rows.append(("reports", _reports(result)))
     rows.append(
         (
             "time",
@@ -116,7 +119,8 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         if (failed := result.failed_check) is not None:
             if ledger.failed_checks < ledger.checks:  # else the first line has said it
                 text += f"; the first, of {failed.constraint!r}: {failed.error}"
-            text += f"; look closer: acetune explain {shown(result.study)} {failed.trial}"
+            closer = f"look closer: acetune explain {shown(result.study)} {failed.trial}"
+            text += "; give study= to look closer" if is_temporary(result.study) else f"; {closer}"
         rows.append(("failed checks", text))
     if goals.constraints and ledger.invalid_s:
         rows.append(
@@ -132,6 +136,20 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     where = shown(result.study) + (goes if is_temporary(result.study) else "")
     rows.append(("on disk", f"{models}, beside {where}"))
     return [(name, harmless(text)) for name, text in rows]
+
+
+def _reports(result: StudyResult) -> str:
+    """How many were checked, and why there is an answer where the search found none valid."""
+    counts = [f"{result.strata.get(s, 0):,} {s}" for s in ("valid", "invalid", "unchecked")]
+    text = ", ".join(counts)
+    best = result.best
+    if best is None or result.strata.get("valid") or not result.goals.constraints:
+        return text
+    if broken_limits(result.goals, best):
+        return f"{text}; valid means: as far within the limits as the search aimed for"
+    if any(change["how"] == "measure_again" for change in result.check_changes):
+        return f"{text}; kept models were measured again by the changed check"
+    return f"{text}; kept models were checked after the search"
 
 
 def one_class_words(found: FoundCheckpoint) -> list[str]:
