@@ -264,7 +264,9 @@ class Driver:
 
         Returns what the clock says then.
         """
-        late = [slot for slot in self._pool.slots if slot.busy and self._timeouts.overdue(slot, now)]
+        late = [
+            slot for slot in self._pool.slots if slot.busy and self._timeouts.overdue(slot, now)
+        ]
         if late:
             now = self._listen(0.0)
         for slot in late:
