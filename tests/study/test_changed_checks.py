@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import shutil
@@ -589,6 +590,38 @@ def test_what_is_long_or_empty_or_filled_by_a_method_is_data() -> None:
     holds_itself: list[Any] = [1]
     holds_itself.append(holds_itself)
     assert set(identity_of(lambda model: holds_itself).data) == {"holds_itself"}
+
+
+def test_another_installed_function_is_a_change() -> None:
+    def made(function: Any) -> Any:
+        return lambda model: function(model)
+
+    found = changes(identity_of(made(len))._asdict(), identity_of(made(sum))).code
+    assert found == ["builtins.len is no longer part of it", "builtins.sum is new"]
+
+
+def test_functions_that_go_by_the_kind_of_their_argument_are_followed() -> None:
+    def made(sign: int, kind: type) -> Any:
+        @functools.singledispatch
+        def of(value: Any) -> int:
+            return 0
+
+        of.register(kind, lambda value: sign)
+
+        class Sign:
+            @functools.singledispatchmethod
+            def of(self, value: Any) -> int:
+                return sign
+
+        return lambda model: of(model) + Sign().of(model)
+
+    check = made(1, int)
+    begun = identity_of(check)._asdict()
+    assert check(3) == 2  # which fills a cache
+    assert changes(begun, identity_of(check)) == ([], [], [])
+    assert "sign was 1, now -1" in changes(begun, identity_of(made(-1, int))).code
+    other = changes(begun, identity_of(made(1, str))).code
+    assert other == ["builtins.int is no longer part of it", "builtins.str is new"]
 
 
 def test_short_lists_that_an_earlier_version_noted_as_data_are_a_warning_only() -> None:

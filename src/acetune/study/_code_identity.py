@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acetune.core.say_once import SayOnce
+from acetune.interprocess.pickling import implementations
 from acetune.study._code_digests import (
     changed_in_place,
     digest_of_code,
@@ -42,6 +43,8 @@ from acetune.study._module_source import ModuleReader, absolute, submodules
 from acetune.trial.checks import is_users_file
 
 _PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+_INSTALLED = {"source": "installed"}  # what stands for code that is not looked at
+_CLASS = "class "  # the user's own, whose methods are looked at
 _SMALL = 16  # items of a tuple, a list or a dict that is a setting
 _DEEP = 3  # such containers within each other
 _MOST_PARTS = 2_000  # functions and values that one check may refer to
@@ -89,6 +92,8 @@ def changes(known: Mapping[str, Any], now: Identity) -> Changes:
     found = Changes([], [], [])
     old, new = dict(known["code"]), dict(now.code)
     for name in [name for name in old if name not in new]:  # it may have another name, or file
+        if old[name] == _INSTALLED and not name.startswith(_CLASS):
+            continue  # what is installed is known by its name alone
         for other in [other for other in new if other not in old]:
             if _same_code(old[name], new[other]):
                 del old[name], new[other]
@@ -195,6 +200,12 @@ class _Walk:
             self._entries.add(found.__name__)
             self.follow(found.__func__, where)
             self.follow(found.__self__, _inner(where, "self"))
+        elif isinstance(found, functools.singledispatchmethod):
+            self.follow(found.dispatcher, where)
+        elif (by_kind := implementations(found)) is not None:
+            for kind, function in by_kind.items():
+                self._installed(full_name(kind))
+                self.follow(function, where)
         elif isinstance(found, types.FunctionType):
             self._function(found)
         elif isinstance(found, (classmethod, staticmethod)):
@@ -248,7 +259,7 @@ class _Walk:
 
     def _installed(self, name: str) -> None:
         """What is not the user's own counts by its name."""
-        self.code[name] = {"source": "installed"}
+        self.code[name] = _INSTALLED
 
     # -- code ------------------------------------------------------------------------------------
 
@@ -364,7 +375,7 @@ class _Walk:
         if not _is_users(found):
             self._installed(full_name(found))
             return
-        self._installed(f"class {_called(found)}")
+        self._installed(f"{_CLASS}{_called(found)}")
         if issubclass(found, enum.Enum):
             for member in found:
                 self.follow(member.value, f"{found.__qualname__}.{member.name}")
