@@ -36,7 +36,7 @@ from acetune.run._confirmation import (
 from acetune.run._driver import Driver
 from acetune.run._local_workers import IN_WORKER, LocalSite
 from acetune.run._messages import Work
-from acetune.run._options import Settings, make_cluster, require_options, shared_out
+from acetune.run._options import Settings, make_cluster, require_flags, require_options, shared_out
 from acetune.run._pool import Pool, Site
 from acetune.run._ray_cluster import RayCluster
 from acetune.run._suggestions import Suggester
@@ -283,6 +283,7 @@ def tune(
         raise GoalError(
             f"constraints must be a list, got {constraints!r}; write constraints=[Constraint(...)]"
         )
+    require_flags(dry_run, progress, callbacks)
     require_on_changed_check(on_changed_check)
     require_on_changed_limit(on_changed_limit)
     path = _study_path(study)
