@@ -158,7 +158,8 @@ def rehearse(
     """
     with tempfile.TemporaryDirectory(prefix="acetune-dry-run-") as folder:
         policy = TwoSteps()
-        description = describe_study(goals, on_config, policy, space.describe(), {})
+        one = {"confirm_top": 1, "keep_models": 1}
+        description = describe_study(goals, on_config, policy, space.describe(), one)
         store = Store.create(Path(folder) / "study.db", description)
         try:
             coordinator = StudyCoordinator(store, stopper_of(goals, policy, 1), 1)
