@@ -1,4 +1,4 @@
-"""A small round of each part of the campaign; the long one is in docs/testing.md."""
+"""A small round of each part of the campaign but those of Ray and power; the long one is in docs/testing.md."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.chaos.campaign import Part, Tally
-from tools.chaos.verbs import study_in, try_verbs
+from tools.chaos.verbs import GOING_ON, study_in, try_verbs
 
 FILES = 4  # of a round
 _TEXTS = (
@@ -233,7 +233,8 @@ def harms(chance: random.Random, folder: Path, tally: Tally, files: int = FILES)
         outside, canary = place / "outside", place / "canary"
         outside.mkdir()
         (outside / "model.pkl").write_bytes(pickle.dumps(_Runs(canary)))
-        if chance.random() < 0.1:
+        pickled = chance.random() < 0.1
+        if pickled:
             what = _pickles(chance, study, canary)
         else:
             with contextlib.closing(sqlite3.connect(study)) as db:
@@ -245,12 +246,16 @@ def harms(chance: random.Random, folder: Path, tally: Tally, files: int = FILES)
                 db.commit()
         tally.count("hostile files")
 
-        def look(name: str, said: str, pages: list[str], what: str = what) -> None:
+        def look(
+            name: str, said: str, pages: list[str], what: str = what, pickled: bool = pickled
+        ) -> None:
             _require_harmless(name, said, pages, tally, what)
+            # who goes on loads models, and those run what they like: that is said
+            ran = canary.exists() and not (pickled and name in GOING_ON)
+            tally.require("wrong", not ran, f"{name} has run code: {what}")
 
-        try_verbs(study, chance, tally, what, look=look, resume=False)
-        tally.require("wrong", not canary.exists(), f"reading has run code: {what}")
-        tally.require("wrong", outside.is_dir(), f"reading has deleted a folder: {what}")
+        try_verbs(study, chance, tally, what, look=look, each=True)
+        tally.require("wrong", outside.is_dir(), f"a folder elsewhere was deleted: {what}")
 
 
 PART = Part(
@@ -258,7 +263,7 @@ PART = Part(
     "harmlessly or refused; nothing in it is run, and nothing outside its folder is touched.",
     how="Well-formed studies with control characters, bidirectional text, markup and scripts in "
     "names and errors; numbers, times and steps at the edges of what there is; deep and huge "
-    "JSON; paths elsewhere; triggers, views and models that run something.",
+    "JSON; paths elsewhere; triggers, views and models that run something. Every verb on each.",
     round=harms,
     rounds=50,
     small=functools.partial(harms, files=1),
