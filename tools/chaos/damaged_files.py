@@ -148,8 +148,8 @@ PART = Part(
     "never changes a file that it only reads.",
     how="Studies of this and all older formats, also with the log that a killed driver leaves, in "
     "which bytes, bits or pages are others, missing or added, or values, rows, columns, tables "
-    "and indexes; four or five of the 13 verbs that read on each, at random, and `resume` on one of "
-    "twenty.",
+    "and indexes; four or five of the 13 verbs that read on each, at random, and `resume` on one "
+    "of twenty.",
     round=damages,
     rounds=200,
     small=functools.partial(damages, files=3),

@@ -27,7 +27,7 @@ from tools.chaos.campaign import Tally, in_child, told
 
 logging.getLogger("acetune").setLevel(logging.CRITICAL)  # the dashboard says all it meets
 _GOING_ON = ("--add-trials", 1, "--workers", 1)
-_Look = Callable[[str, str, list[str]], None]  # the verb, what it said, pages it wrote
+_Look = Callable[[str, str, list[str], Tally], None]  # the verb, what it said, pages it wrote
 VERB_S = 30.0  # a verb that takes longer hangs
 _SOURCE = """
 import math
@@ -207,7 +207,7 @@ def try_verbs(
     tally: Tally,
     what: str,
     *,
-    look: _Look = lambda name, said, pages: None,
+    look: _Look = lambda name, said, pages, tally: None,
     each: bool = False,
 ) -> None:
     """Verbs on a study file that was spoiled in a way that ``what`` tells.
@@ -249,7 +249,7 @@ def _try(
         except Exception as error:
             tally.fault("raw error", f"{name}, {what}: {told(error)}")
             return
-    look(name, said, pages)
+    look(name, said, pages, tally)
 
 
 def _bytes(study: Path) -> bytes:

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -185,7 +185,7 @@ class _JournalFile(JournalFileBackend):
         else:
             self._held += logs
 
-    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+    def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
         known = super().read_logs(log_number_from)
         if self._held is None:
             yield from known
