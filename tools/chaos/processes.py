@@ -56,6 +56,7 @@ class Drivers:
                 stdout=output,
                 stderr=error,
                 start_new_session=True,
+                preexec_fn=_hear_signals,
             )
 
     @property
@@ -97,6 +98,12 @@ class Drivers:
         """Whatever happened: leave nothing."""
         for pid in self.processes():
             send(pid, signal.SIGKILL)
+
+
+def _hear_signals() -> None:
+    """Whatever this process ignores, as one that was started by nohup does."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def module_path() -> str:
