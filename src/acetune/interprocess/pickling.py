@@ -113,8 +113,12 @@ def _cached_property(function: Callable[[Any], Any], name: str | None) -> Any:
     return made
 
 
+def _nothing(value: object) -> None:
+    """In the place of an implementation that is still to come."""
+
+
 def _dispatching() -> Any:
-    return functools.singledispatch(_dispatching)
+    return functools.singledispatch(_nothing)
 
 
 def _set_implementations(made: Any, state: tuple[Mapping[Any, Any], Mapping[str, Any]]) -> None:
