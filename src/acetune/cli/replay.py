@@ -59,7 +59,7 @@ def replay(
     cost_ratio: Annotated[
         list[float] | None,
         typer.Option(
-            help="Cost of a check over that of the mean iteration; as recorded by default. Repeat "
+            help="What a check costs, in mean training steps; as recorded by default. Repeat "
             "it for several cells."
         ),
     ] = None,
@@ -89,8 +89,8 @@ def replay(
     plot: Annotated[
         Path | None,
         typer.Option(
-            help="Draw best feasible over time to this file, and means and ranks beside it (.html, "
-            ".png, .svg, .pdf)."
+            help="Draw best feasible over time to this file, and means and ranks next to it "
+            "(.html, .png, .svg, .pdf)."
         ),
     ] = None,
 ) -> None:

@@ -78,7 +78,7 @@ _OnChangedLimit = Annotated[
     ChangedLimit | None,
     typer.Option(
         help="Where limits were changed since the study was begun: refuse (default); or "
-        "judge-again: judge all that was measured by the limits of now, and go on."
+        "judge-again: judge all that was measured by the current limits, and go on."
     ),
 ]
 _Workers = Annotated[int | None, typer.Option(help="Worker processes; one a core by default.")]

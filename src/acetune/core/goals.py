@@ -440,7 +440,7 @@ class Goals:
         if len(measured) < len(self.constraints) and not self.violated(measured):
             missing = [c.name for c in self.constraints if c.name not in measured]
             raise ReportError(
-                "a check covers all constraints, unless one of them is violated; "
+                "a check covers all constraints, unless one of them is broken; "
                 f"{missing[0]!r} is missing, got {quoted(list(values))}"
             )
         return measured

@@ -76,7 +76,7 @@ def make_settings(
     if time_budget_s is None and max_trials is None:
         raise GoalError(
             "give a budget: time_budget_s=600, max_trials=100, or both"
-            + ", beside target and patience, which may never be reached"
+            + ", with target and patience, which may never be reached"
             * any(end is not None for end in (target, patience_trials, patience_s))
         )
     if target is not None and not (is_number(target) and math.isfinite(target)):

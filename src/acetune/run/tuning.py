@@ -262,7 +262,7 @@ def tune(
     on_changed_limit:
         What to do where limits, margins or scales of constraints have been changed since ``study``
         was begun. ``"refuse"`` (default) raises :class:`StudyChangedError`. ``"judge_again"``
-        judges all that was measured by the limits of now, and goes on. Stopped trials that would
+        judges all that was measured by the current limits, and goes on. Stopped trials that would
         not have been stopped by these, and that a checkpoint was kept of, go on from it. Looks at
         fresh data share one account whatever the limits. Earlier limits are in the study file and
         in the summary.

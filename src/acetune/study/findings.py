@@ -151,8 +151,8 @@ def judged_now(
         if limit.name in bounds:
             why = (
                 f"these fresh rows have tested it against {limit.sense} "
-                f"{number(limits[limit.name], 6)}, the limit of then; other fresh rows can test it "
-                "again"
+                f"{number(limits[limit.name], 6)}, the limit at that time; other fresh rows can "
+                "test it again"
             )
             said = {"p_value": 1.0, "value": None, "refused": why, "more_rows": None}
             bounds[limit.name] = bounds[limit.name] | said

@@ -221,7 +221,7 @@ class BehaviouralTest:
         for number, case in enumerate(self.cases):
             if len(case) < 2:
                 raise GoalError(
-                    f"test {self.name!r}: case {number} has no variant beside {list(case)}"
+                    f"test {self.name!r}: case {number} has no variant, only {list(case)}"
                 )
 
     def _require_labels(self, given: int | Sequence[int]) -> tuple[int, ...]:
