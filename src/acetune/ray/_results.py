@@ -29,7 +29,7 @@ from acetune.trial.artifacts import (
 
 @dataclass(frozen=True, slots=True)
 class BestResult:
-    """A checkpoint that satisfies every constraint.
+    """A checkpoint that keeps every limit.
 
     ``constraints`` are the estimates of its checks by name, as everywhere.
     ``checkpoint`` is the model that ``report(model=...)`` was given at that step, or the checkpoint

@@ -35,7 +35,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
     Parameters
     ----------
     constraints:
-        The limits a checkpoint must satisfy. Checks may stand here or in ``trial.report``.
+        The limits a checkpoint must keep. Checks may stand here or in ``trial.report``.
     policy:
         When to check and which trials to stop: a policy or its name;
         :class:`~acetune.Adaptive` by default.

@@ -176,7 +176,7 @@ def tune(
     callbacks: Sequence[StudyCallback] = (),
     dry_run: bool = False,
 ) -> StudyResult | DryRun:
-    """Search for the best configuration that satisfies the constraints.
+    """Search for the best configuration that keeps the limits.
 
     Parameters
     ----------
