@@ -14,6 +14,7 @@ from acetune.certification.account import require_confidence
 from acetune.certification.fingerprint import fingerprint, row_count
 from acetune.core.did_you_mean import suggesting
 from acetune.core.errors import GoalError, StudyError
+from acetune.core.formatting import size
 from acetune.core.goals import (
     Constraint,
     Goals,
@@ -62,7 +63,6 @@ from acetune.study.opening import (
 )
 from acetune.study.origin import mark_of
 from acetune.study.result import StudyResult, read_result
-from acetune.study.summary import size
 from acetune.study.temporary import temporary_study
 from acetune.trial.exclusive import needs_of
 from acetune.trial.trial import Trial
