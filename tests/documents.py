@@ -51,7 +51,7 @@ PRINTED = {
     "ask_and_tell.md": [r"^trial-\d+: rank \d+ of \d+", r"^best feasible: CheckedCheckpoint"],
     "concepts.md": [r"^5 valid stops", r"^4 invalid goes on", r"^best feasible: 0 0.8$"],
     "dry_run.md": [r"^dry run: no error with rate="],
-    "ending_early.md": [r"^patience_trials "],
+    "ending_early.md": [r"^(?:patience_trials|target_reached) "],
     "extend/callback.md": [r"^15 trials ended"],
     "extend/constraint.md": [r"True\n.*False"],
     "extend/policy.md": [r"rank|stopped"],
