@@ -36,7 +36,7 @@ from acetune.run._confirmation import (
 from acetune.run._driver import Driver
 from acetune.run._local_workers import IN_WORKER, LocalSite
 from acetune.run._messages import Work
-from acetune.run._options import Settings, make_cluster, make_settings, require_options
+from acetune.run._options import Settings, make_cluster, require_options, shared_out
 from acetune.run._pool import Pool, Site
 from acetune.run._ray_cluster import RayCluster
 from acetune.run._suggestions import Suggester
@@ -292,10 +292,8 @@ def tune(
     require_confidence(confidence)
     fresh, fresh_rows = fingerprint(confirm_data), row_count(confirm_data)
     aims = None if confirm is None else confidence
-    settings = make_settings(
-        workers,
-        threads,
-        devices,
+    settings = Settings(
+        *shared_out(workers, threads, devices),
         time_budget_s,
         max_trials,
         target,
