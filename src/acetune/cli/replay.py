@@ -82,7 +82,7 @@ def replay(
         ),
     ] = None,
     processes: Annotated[
-        int | None, typer.Option(help="Processes that share the work; one a core by default.")
+        int | None, typer.Option(help="Processes that share the work; one per core by default.")
     ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write all runs and the summary here.")

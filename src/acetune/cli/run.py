@@ -81,7 +81,7 @@ _OnChangedLimit = Annotated[
         "judge-again: judge all that was measured by the current limits, and go on."
     ),
 ]
-_Workers = Annotated[int | None, typer.Option(help="Worker processes; one a core by default.")]
+_Workers = Annotated[int | None, typer.Option(help="Worker processes; one per core by default.")]
 
 
 def run(

@@ -35,7 +35,7 @@ _FROM_STEP = Wording(
     "at every step",
 )
 _BY_COST = (
-    ", because a check cost {ratio:.3g} times a step when the trial started and every step "
+    ", because a check cost {ratio:.3g} steps of training when the trial started and every step "
     "is cheaper below {threshold:.3g} (Theorem 1)"
 )
 _AT_END_BY_COST = Wording("checked_once_by_cost", _AT_END.sentence + _BY_COST, _AT_END.short)

@@ -47,7 +47,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
     confirm_top:
         The gate compares with this many-th best valid trial.
     keep_models:
-        Models of the best so many trials are kept: those that ``report(model=...)`` was given.
+        Of how many of the best trials models are kept: those that ``report(model=...)`` was given.
 
     on_changed_check:
         Where the check of a constraint was changed since the study file was begun: ``"refuse"``

@@ -209,7 +209,7 @@ class FoundCheckpoint:
             raise ReportError(
                 f"no model was kept of trial {self.trial} step {self.step}: models are kept of the "
                 "best valid checkpoints, if reported with trial.report(..., model=...); train its "
-                "parameters again for so many steps"
+                "parameters again for that many steps"
             )
         fault = self.model_fault()
         if fault is not None:
@@ -230,7 +230,7 @@ class FoundCheckpoint:
         """What to use in place of a model that is lost."""
         other = self.next_best
         if other is None:
-            return "no other candidate has a model: train its parameters again for so many steps"
+            return "no other candidate has a model: train its parameters again for that many steps"
         return (
             f"next best is trial {other.trial} step {other.step} with {number(other.value)}: "
             "result.best.next_best.load()"

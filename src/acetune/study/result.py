@@ -158,7 +158,7 @@ class StudyResult:
 
     @property
     def trials(self) -> pandas.DataFrame:
-        """One row a trial: parameters, how it ended, its best values.
+        """One row per trial: parameters, how it ended, its best values.
 
         ``constraint.NAME`` and ``stderr.NAME`` are of its best valid checkpoint, or of its nearest
         miss if it has none.
