@@ -39,6 +39,64 @@ def estimate(value: float, stderr: float | None) -> str:
     return number(value, 4) + (f" ± {number(stderr, 2)}" if stderr else "")
 
 
+def limit(sense: str, value: float, *, in_print: bool = False) -> str:
+    """A limit as people write it, or with the sign of print.
+
+    >>> limit("<=", 0.25), limit(">=", 40171.3, in_print=True)
+    ('<= 0.25', '≥ 40,171.3')
+    """
+    sign = {"<=": "≤", ">=": "≥"}[sense] if in_print else sense
+    return f"{sign} {number(value, 6)}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    >>> duration(45), duration(200), duration(7500)
+    ('45 s', '3 min 20 s', '2 h 5 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def timing(seconds: float) -> str:
+    """The same with more digits below ten seconds, for durations that are to be compared.
+
+    >>> timing(0.0123), timing(7.25), timing(200)
+    ('12.3 ms', '7.2 s', '3 min 20 s')
+    """
+    if 0 < seconds < 1:
+        return f"{number(seconds * 1e3, 3)} ms"
+    return f"{number(seconds, 2)} s" if seconds < 10 else duration(seconds)
+
+
+def size(count: int) -> str:
+    """Bytes as people say them.
+
+    >>> size(512), size(2_450_000)
+    ('512 B', '2.45 MB')
+    """
+    number = float(count)
+    for unit in ("B", "kB", "MB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.3g} GB"
+
+
+def cut(text: str, longest: int, mark: str = "…") -> str:
+    """Text that is at most so long; a mark says that there was more.
+
+    >>> cut("depth", 8), cut("x" * 50, 8)
+    ('depth', 'xxxxxxx…')
+    """
+    return text if len(text) <= longest else text[: longest - len(mark)] + mark
+
+
 def harmless(text: str) -> str:
     r"""Text of unknown origin as a terminal may have it: lines and tabs, and nothing that acts.
 

@@ -363,7 +363,7 @@ class Constraint:
         margin = f" with a margin of {self.margin:.3g} s.e." if self.margin else ""
         if self.margin and self.margin_is_auto:  # an aim of the search, and no condition
             margin = f", aiming {self.margin:.3g} s.e. within"
-        return f"{self.name} {self.sense} {words.number(self.limit, 6)}{margin}"
+        return f"{self.name} {words.limit(self.sense, self.limit)}{margin}"
 
 
 _own = inspect.signature(Constraint.__init__)
