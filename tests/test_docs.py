@@ -53,6 +53,12 @@ def test_the_example_of_the_readme_is_the_end_of_the_one_on_fairness() -> None:
     assert block.startswith("def train")
 
 
+def test_the_readme_counts_the_lines_that_the_guides_mark_as_new() -> None:
+    guides = [ROOT / "docs" / "howto" / f"from_{name}.md" for name in ("optuna", "ray_tune")]
+    new = [len(block.marked) for guide in guides for block in blocks(guide) if block.marked]
+    assert f"{new[0]} and {new[1]} new lines" in README
+
+
 def test_the_readme_is_read_in_five_minutes() -> None:
     assert README.count("\n") <= 150
 
