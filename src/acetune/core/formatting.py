@@ -13,6 +13,8 @@ _POWERS = 1e9  # from here on nobody counts them
 TURNING = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _ACTING = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff{TURNING}]")
 
+_HALVES = re.compile("[\ud800-\udfff]")
+
 
 def number(value: float, digits: int = 5) -> str:
     """A number with at most so many significant digits, but never fewer than it is whole.
@@ -106,6 +108,15 @@ def harmless(text: str) -> str:
     'red \\x1b[31m, turned \\u202e, half \\ud800'
     """
     return _ACTING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def is_whole_text(text: str) -> bool:
+    r"""Whether a text can be written to files: half a character (a lone surrogate) cannot.
+
+    >>> is_whole_text("auc ☃"), is_whole_text("o\udc82")
+    (True, False)
+    """
+    return not _HALVES.search(text)
 
 
 def missing_words(violation: float | None) -> str:
