@@ -21,6 +21,7 @@ from acetune.run._messages import Evaluate, Evaluated
 from acetune.run.study_callbacks import Listeners
 from acetune.study.answer import candidates_of, testable
 from acetune.study.best_checkpoints import valid_at
+from acetune.study.claims import no_recommendation
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.findings import (
     Bound,
@@ -32,7 +33,6 @@ from acetune.study.findings import (
 )
 from acetune.study.limit_changes import limits_at
 from acetune.study.result import StudyResult
-from acetune.study.trust import no_recommendation
 from acetune.study.view import StudyView
 from acetune.trial.artifacts import Kept
 from acetune.trial.checks import takes_model

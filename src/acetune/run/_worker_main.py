@@ -69,7 +69,7 @@ class WorkerLoop:
         link = PipeLink(self._pipe, self._files, folder, self._setup.sees_files)
         with (
             _output_to(folder / "log.txt"),
-            _passing_on(lambda text: self._pipe.send(m.Notice(text))),
+            _warnings_told_to(lambda text: self._pipe.send(m.Notice(text))),
         ):
             try:
                 with self._at_hand(start.checkpoint, link) as checkpoint:
@@ -212,7 +212,7 @@ def _output_to(path: Path) -> Any:
 
 
 @contextlib.contextmanager
-def _passing_on(tell: Callable[[str], None]) -> Iterator[None]:
+def _warnings_told_to(tell: Callable[[str], None]) -> Iterator[None]:
     """Within this, ``tell`` is called with every :class:`GoalWarning`, which is shown as well.
 
     The log of a worker alone would hide them. Those of other threads or of forked processes stay

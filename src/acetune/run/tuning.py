@@ -61,8 +61,8 @@ from acetune.study.opening import (
     require_on_changed_limit,
     study_path,
 )
-from acetune.study.origin import mark_of
 from acetune.study.result import StudyResult, read_result
+from acetune.study.source_marks import mark_of
 from acetune.study.store import Durability, require_durability
 from acetune.study.temporary import temporary_study
 from acetune.trial.exclusive import needs_of

@@ -27,8 +27,8 @@ from acetune.core.reason import FAILED
 from acetune.policies.stopper import CheckedCheckpoint
 from acetune.report.html import write_report
 from acetune.run.study_callbacks import StudyCallback, StudyStatus
+from acetune.study.claims import claim
 from acetune.study.result import StudyResult, load
-from acetune.study.trust import claim
 from acetune.study.view import viewing
 from acetune.trial.link import Report
 
