@@ -15,7 +15,7 @@ from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason, Value, Wording
 from acetune.core.trial_record import Progress, TrialRecord
-from acetune.policies._ranking import file_in, in_worst
+from acetune.policies._ranking import file_in, in_worst, last_unless_checked
 from acetune.policies.policy import Policy, best_step, settle
 
 _KEPT = Wording(
@@ -178,7 +178,7 @@ class Adaptive(Policy):
         """The best checkpoint, or the last one where that was checked."""
         if not trial.best_checked:
             return trial.best_step or None
-        return None if trial.last_checked else trial.last_step or None
+        return last_unless_checked(trial)
 
     # -- which trials to stop ---------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from acetune.core.goals import (
     Goals,
     Mode,
     Objective,
+    constraint_list,
     split_constraints,
 )
 from acetune.interprocess.code_file import code_size
@@ -287,10 +288,7 @@ def tune(
             "tune() was called in a worker process, probably because the worker imports the file "
             "that calls it: put the call under  if __name__ == '__main__':"
         )
-    if isinstance(constraints, Constraint):
-        raise GoalError(
-            f"constraints must be a list, got {constraints!r}; write constraints=[Constraint(...)]"
-        )
+    constraints = constraint_list(constraints)
     require_on_changed_check(on_changed_check)
     require_on_changed_limit(on_changed_limit)
     require_durability(durability)
