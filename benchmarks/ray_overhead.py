@@ -319,7 +319,7 @@ def median(costs: list[Cost], field: str) -> float:
 
 
 def ratios(a: list[Cost], b: list[Cost]) -> list[float]:
-    """Round by round: how many times dearer a report is with ``a`` than with ``b``."""
+    """Round by round: what a report costs with ``a``, over that with ``b``."""
     return sorted(x.wall / y.wall for x, y in zip(a, b, strict=True))
 
 

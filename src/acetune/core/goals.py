@@ -526,6 +526,15 @@ class Goals:
         )
 
 
+def constraint_list(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
+    """The constraints that somebody has given: a list, even of one."""
+    if isinstance(constraints, Constraint):
+        raise GoalError(
+            f"constraints must be a list, got {constraints!r}; write constraints=[Constraint(...)]"
+        )
+    return tuple(constraints)
+
+
 def split_constraints(
     constraints: Sequence[Constraint],
 ) -> tuple[tuple[Constraint, ...], tuple[Constraint, ...]]:
