@@ -174,9 +174,13 @@ def digest(measured: Mapping[str, Estimate | FailedCheck]) -> int:
     """A number that is the same for the same measurements; 0 without any, which nobody keeps."""
     if not measured:
         return 0
+    if len(measured) == 1:  # nearly always
+        for name, found in measured.items():
+            value, stderr = found if isinstance(found, Estimate) else _NONE
+            return hash((name, _pack(value + 0.0, stderr)))
     parts: list[str | bytes] = []
     # in whatever order they were measured
-    for name in measured if len(measured) == 1 else sorted(measured):
+    for name in sorted(measured):
         found = measured[name]
         value, stderr = found if isinstance(found, Estimate) else _NONE
         # as bytes: hash(-1.0) and hash(-2.0) are the same; 0.0 makes one of -0.0 and 0.0

@@ -238,7 +238,7 @@ def _measured(store: Store, settings: Settings, confirm_s: float | None) -> DryR
             whole_s = trial_s * max(1.0, settings.max_trials / settings.workers)
         if settings.time_budget_s is not None and trial_s > 0:
             trials = int(settings.time_budget_s * settings.workers / trial_s)
-    params = next(reversed(store.configurations().values()))
+    params = store.attempts()[-1].params
     return DryRun(
         params,
         total,

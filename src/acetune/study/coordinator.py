@@ -10,14 +10,13 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Estimate, FailedCheck, Goals
 from acetune.core.observation import Observation
 from acetune.core.outcome import Outcome, StudyCurves, outcome
-from acetune.core.reason import Reason, Wording
+from acetune.core.reason import Reason, Value, Wording
 from acetune.core.trial_record import Progress, State
 from acetune.policies.decide_again import decide_again
 from acetune.policies.stopper import Stopper
@@ -28,6 +27,7 @@ from acetune.study.store import CheckRow, ReportRow, Store, TrialRow
 from acetune.trial.link import Plan, Reply, Report
 
 _BEFORE = Wording("before", "as decided before")
+_NO_NUMBERS: Mapping[str, Value] = {}
 _FREED = Reason(Wording("limits_changed", "the limits have changed since it was stopped"))
 _DRIVER_ENDED = Reason(Wording("driver_ended", "its driver process was ended"))
 
@@ -398,15 +398,17 @@ class StudyCoordinator(Coordinator):
 
     def _replay(self, row: ReportRow, checks: Sequence[CheckRow], plan: TrialRow) -> None:
         handle = self._reopen(plan).begun
-        measured, costs = _measured(row, checks), _costs(checks)
-        margins = {c.constraint: c.margin_se for c in checks}  # what was judged stays judged
+        measured = costs = margins = None
+        if checks:  # most reports come without
+            measured, costs = _measured(row, checks), _costs(checks)
+            margins = {c.constraint: c.margin_se for c in checks}  # what was judged stays judged
         if row.kind == "step":
-            action = Action(row.decision)
             stratum: Any = row.stratum
-            decided = Decision(action, _BEFORE, stratum, row.rank, row.of, row.step)
-            if action is Action.STOP:
-                why = plan.reason
-                decided = replace(decided, why=why.wording, numbers=why.numbers)
+            place = stratum, row.rank, row.of, row.step
+            if Action(row.decision) is Action.STOP:
+                decided = Decision(Action.STOP, plan.reason.wording, *place, plan.reason.numbers)
+            else:
+                decided = Decision(Action.CONTINUE, _BEFORE, *place, _NO_NUMBERS)
             handle.observe(
                 row.step,
                 row.objective,
@@ -427,7 +429,8 @@ class StudyCoordinator(Coordinator):
                 snapshot_cost_s=row.snapshot_cost_s,
                 margins=margins,
             )
-        self.kept_models.note(row.trial, row.attempt, handle.record.last_check)
+        if measured is not None:
+            self.kept_models.note(row.trial, row.attempt, handle.record.last_check)
 
 
 def _measured(
