@@ -109,9 +109,7 @@ def _course(slopes: tuple[float, ...]) -> tuple[list[float], list[float]]:
     return ends, list(accumulate((slope * _STRETCH for slope in slopes[:-1]), initial=0.0))
 
 
-def _moved(
-    at: float, slopes: tuple[float, ...], ends: list[float], before: list[float]
-) -> float:
+def _moved(at: float, slopes: tuple[float, ...], ends: list[float], before: list[float]) -> float:
     """How an excess has changed since step 1."""
     if not slopes:
         return 0.0

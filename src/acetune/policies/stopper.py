@@ -155,6 +155,38 @@ class StopperTrial:
             self.skip(step)  # only now: a report that is refused changes nothing
         return decision
 
+    def observe_again(
+        self,
+        step: int,
+        loss: float,
+        primary_cost_s: float | None,
+        snapshot_cost_s: float,
+        decided: Decision,
+    ) -> None:
+        """A report without a check that was observed and decided on before, in order.
+
+        What :meth:`observe` comes to for nearly all reports of a study that is loaded.
+        """
+        record = self.record
+        if record.place(step) is not None:
+            return
+        self._require_latest()
+        if not self._constrained:
+            self.take(
+                step,
+                loss,
+                unconstrained(step, loss),
+                primary_cost_s,
+                None,
+                snapshot_cost_s,
+                decided,
+            )
+            return
+        due = record.gated_at is None and self.due(step, loss) is not None
+        self.take(step, loss, None, primary_cost_s, None, snapshot_cost_s, decided)
+        if due:
+            self.skip(step)
+
     def as_report(
         self,
         step: int,

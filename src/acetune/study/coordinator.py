@@ -14,6 +14,7 @@ from typing import Any
 
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Estimate, FailedCheck, Goals
+from acetune.core.history import History
 from acetune.core.observation import Observation
 from acetune.core.outcome import Outcome, StudyCurves, outcome
 from acetune.core.reason import Reason, Value, Wording
@@ -27,6 +28,8 @@ from acetune.study.store import CheckRow, ReportRow, Store, TrialRow
 from acetune.trial.link import Plan, Reply, Report
 
 _BEFORE = Wording("before", "as decided before")
+_GOES_ON = Action.CONTINUE.value
+_LARGE = 100_000  # reports
 _NO_NUMBERS: Mapping[str, Value] = {}
 _FREED = Reason(Wording("limits_changed", "the limits have changed since it was stopped"))
 _DRIVER_ENDED = Reason(Wording("driver_ended", "its driver process was ended"))
@@ -42,6 +45,22 @@ def no_garbage_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextlib.contextmanager
+def left_alone(history: History) -> Iterator[None]:
+    """For a block in which a large history stays: no garbage is looked for in what is there now.
+
+    A single look through a million reports takes seconds. It is made up for at the end.
+    """
+    if history.reports < _LARGE or gc.get_freeze_count():  # somebody else has set things aside
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 class Coordinator:
@@ -329,6 +348,8 @@ class StudyCoordinator(Coordinator):
         """The trial of an attempt's row, started in the history if that attempt is new there."""
         number, attempt = row.trial, row.attempt
         trial = self.trials.get(number)
+        if trial is not None and trial.attempt >= attempt and trial.handle is not None:
+            return trial  # nearly always
         if trial is None:
             trial = self.trials[number] = StudyTrial(number, attempt, row.params)
         if trial.handle is None or trial.attempt < attempt:
@@ -404,11 +425,18 @@ class StudyCoordinator(Coordinator):
             margins = {c.constraint: c.margin_se for c in checks}  # what was judged stays judged
         if row.kind == "step":
             stratum: Any = row.stratum
-            place = stratum, row.rank, row.of, row.step
-            if Action(row.decision) is Action.STOP:
-                decided = Decision(Action.STOP, plan.reason.wording, *place, plan.reason.numbers)
+            rank, of, step = row.rank, row.of, row.step
+            if row.decision == _GOES_ON:
+                action, why, numbers = Action.CONTINUE, _BEFORE, _NO_NUMBERS
             else:
-                decided = Decision(Action.CONTINUE, _BEFORE, *place, _NO_NUMBERS)
+                action, why = Action(row.decision), plan.reason.wording
+                numbers = plan.reason.numbers
+            decided = Decision(action, why, stratum, rank, of, step, numbers)
+            if measured is None and costs is None:
+                loss = self.goals.objective.loss(row.objective)
+                spent = row.primary_cost_s, row.snapshot_cost_s
+                handle.observe_again(step, loss, *spent, decided)
+                return
             handle.observe(
                 row.step,
                 row.objective,
