@@ -423,7 +423,8 @@ class Goals:
         Only a check that found a limit violated may leave others out.
         """
         measured: dict[str, Estimate | FailedCheck] = {}
-        values = as_dict(values, "constraints")
+        if type(values) is not dict:
+            values = as_dict(values, "constraints")
         for name in self._names:
             if name not in values:
                 continue

@@ -131,14 +131,15 @@ class StopperTrial:
         if index is not None:
             return self._again(index, loss, constraints)
         self._require_latest()
-        if constraints is not None:
+        if constraints is not None and type(constraints) is not dict:
             constraints = as_dict(constraints, "constraints")
         costs = None
         if constraint_cost_s is not None:
             costs = split_costs(stopper.goals, constraint_cost_s, constraints)
         if primary_cost_s is not None:
             primary_cost_s = require_cost(primary_cost_s, "primary_cost_s")
-        snapshot_cost_s = require_cost(snapshot_cost_s, "snapshot_cost_s")
+        if snapshot_cost_s != 0.0 or type(snapshot_cost_s) is not float:  # nearly never
+            snapshot_cost_s = require_cost(snapshot_cost_s, "snapshot_cost_s")
         due = check = None
         if checked_step is None if constraints is not None else self.record.gated_at is None:
             asked, self._asked = self._asked, None
