@@ -30,6 +30,12 @@ def test_every_benchmark_of_speed_is_on_the_page() -> None:
     assert len(figures) == len({*figures})
 
 
+def test_a_run_that_was_interrupted_goes_on_with_what_is_not_measured_yet(project: Path) -> None:
+    assert make_speed_page.due(["rule", "other"], project) == ["other"]
+    (project / "src/acetune/core/rule.py").write_text("LIMIT = 4\n", encoding="utf-8")
+    assert make_speed_page.due(["rule", "other"], project) == ["rule", "other"]
+
+
 def figure(name: str, ours: float, peer: float | None = None) -> dict[str, Any]:
     def same(value: float) -> dict[str, float]:
         return {"median": value, "low": value, "high": value}

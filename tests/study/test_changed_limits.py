@@ -270,8 +270,8 @@ def require_judged_as_by_a_fresh_stopper(study: Path, policy: Policy, upper: flo
         other = its.trials[number]
         assert record.verdicts == other.verdicts and record.best_valid == other.best_valid
         # ranked as they would be, whatever was decided
-        mine_filed = [(step, group.id, key) for step, group, key in record.filings]
-        assert mine_filed == [(step, group.id, key) for step, group, key in other.filings]
+        mine_filed = [(step, group, key) for step, group, key in record.filings]
+        assert mine_filed == [(step, group, key) for step, group, key in other.filings]
 
 
 def test_what_the_searcher_is_told_is_of_the_limits_of_now(study: Path) -> None:
