@@ -22,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.source_hash import source_hash
+from tools.speed_curves import CURVES, curves
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = "docs/results/speed.md"
@@ -154,8 +155,14 @@ def page(found: Mapping[str, Mapping[str, Any]]) -> str:
     parts.append("\n".join(["| | measured | wanted |", "|---|---:|---:|", *rows, ""]))
     for name, result in found.items():
         parts += [f"## {result['title']}\n", _about(name, result), _table(result)]
+        parts += [f"![{CURVES[curve].title}]({picture(name, curve)})\n" for curve in curves(result)]
         parts.append("\n".join(result["details"]).strip() + "\n")
     return "\n".join(parts)
+
+
+def picture(name: str, curve: str) -> str:
+    """The file of a curve, beside the page."""
+    return f"speed-{name}-{curve}.svg"
 
 
 def _about(name: str, result: Mapping[str, Any]) -> str:
@@ -249,6 +256,9 @@ def made(root: Path = ROOT) -> dict[Path, str]:
     """What the files should say: the page, and every document with the figures of now."""
     found = results(root)
     files = {root / PAGE: page(found)}
+    for name, result in found.items():
+        for curve, drawn in curves(result).items():
+            files[(root / PAGE).with_name(picture(name, curve))] = drawn
     for path in documents(root):
         where = path.relative_to(root).as_posix()
         text = path.read_text(encoding="utf-8")
