@@ -48,7 +48,7 @@ from acetune.run.terminal import make_progress
 from acetune.searchers import DEFAULT_SEARCHER, Searcher, make_searcher
 from acetune.searchers.searcher import learns_from_earlier, learns_nothing_earlier
 from acetune.searchers.space import Space
-from acetune.study.coordinator import StudyCoordinator
+from acetune.study.coordinator import StudyCoordinator, left_alone
 from acetune.study.earlier_studies import EarlierStudies, kept_curves
 from acetune.study.margins import with_margins
 from acetune.study.opening import (
@@ -393,6 +393,7 @@ def tune(
         coordinator = StudyCoordinator(store, stopper, keep_models)
         with store.understanding():
             under_way = coordinator.load(retries)
+        open_things.enter_context(left_alone(stopper.history))
         if seed is not None and coordinator.trials:
             begun = coordinator.next_number()
             search = make_searcher(searcher, searched, points, seed, begun)
