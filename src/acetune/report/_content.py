@@ -20,6 +20,7 @@ from acetune.study.result import StudyResult, result_of
 from acetune.study.summary import STATES, duration, size
 from acetune.study.trust import (
     account_words,
+    OF_EARLIER_CHECK,
     after_failed_confirmation,
     claim,
     towards_a_certificate,
@@ -222,7 +223,7 @@ def _confirmation(use: dict[str, Any]) -> dict[str, Any]:
             {"name": name, "value": finite(value), "stderr": finite(stderr)}
             for name, (value, stderr) in use["metrics"].items()
         ],
-        "error": use["error"],
+        "error": OF_EARLIER_CHECK if use.get("of_earlier_check") else use["error"],
         "time": _moment(use["time"]),
     }
 
