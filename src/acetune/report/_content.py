@@ -90,6 +90,7 @@ def _answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
         "load": None if load is None else f"acetune.load({name}).best{load}",
         "instead": best.instead() if best is not None and lost else None,
         "status": result.status,
+        "approximate": best is not None and best.certified_approximately,
         "confidence": 100 * result.confidence,
         "trust": in_print(trust_in_best(result)),
         "claim": in_print(claim(result)) if result.status and view.goals.constraints else None,

@@ -62,6 +62,11 @@ class Confirmation:
     look: int = 1
     of_earlier_check: bool = False
 
+    @property
+    def approximate(self) -> bool:
+        """Whether a bound holds only nearly, and so does a certificate that rests on it."""
+        return any(bound.approximate for bound in self.bounds.values())
+
     def interval(self, name: str) -> tuple[float, float] | None:
         """The 95 % interval of a value that came with a standard error.
 
@@ -222,6 +227,12 @@ class FoundCheckpoint:
     def status(self) -> Status:
         """certified, holds, unconfirmed or broken."""
         return "unconfirmed" if self.confirmation is None else self.confirmation.status
+
+    @property
+    def certified_approximately(self) -> bool:
+        """Whether it is certified, and a bound of the certificate holds only nearly."""
+        said = self.confirmation
+        return said is not None and said.status == "certified" and said.approximate
 
     def load(self, *, trusted: bool = True) -> object:
         """The model that was kept: what ``report(model=...)``, or its snapshot, gave.

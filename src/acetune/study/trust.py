@@ -127,8 +127,7 @@ def claim(result: StudyResult) -> str:
         return "nothing was to be kept: the study has no limits on models"
     errs = percent(1 - result.confidence)
     confirmation = None if result.best is None else result.best.confirmation
-    bounds = {} if confirmation is None else confirmation.bounds
-    nearly = "approximately " if any(bound.approximate for bound in bounds.values()) else ""
+    nearly = "approximately " if confirmation is not None and confirmation.approximate else ""
     said = {
         "certified": f"this model is certified to keep {limits} on data like the fresh rows. That "
         "means: the probability that a study issues a certificate for a model that breaks a limit, "
