@@ -328,7 +328,13 @@ class _Look:
 
     def _bound_from(self, evidence: Evidence, limit: Constraint) -> Bound:
         refused = evidence.refused(limit.sense)
-        p_value = 1.0 if refused else evidence.p_value(limit.limit, limit.sense)
+        until = getattr(evidence, "p_value_until", None)  # of a kind that may spare itself much
+        if refused:
+            p_value = 1.0
+        elif until is not None:
+            p_value = until(limit.limit, limit.sense, self._level)
+        else:
+            p_value = evidence.p_value(limit.limit, limit.sense)
         reach = math.nan if refused else evidence.bound(self._level, limit.sense)
         more = None
         if refused is None and p_value > self._level:
