@@ -11,7 +11,7 @@ import pytest
 
 from acetune import Constraint, Estimate, Mean, Share
 from acetune.certification.evidence import GroupRates, Parts, Quantile, Rate, evidence_of
-from acetune.certification.fingerprint import fingerprint, row_count
+from acetune.study.fingerprint import fingerprint, row_count
 from acetune.constraints import FairnessCheck, fairness, size
 from acetune.constraints.latency import LatencyCheck, LatencyProfile, block_of, spacing
 from acetune.constraints.robustness import BehaviouralTest, RobustnessCheck, Suite
@@ -312,6 +312,24 @@ def test_a_measured_value_is_an_estimate_like_any_other() -> None:
     assert isinstance(value, Estimate) and repr(value).startswith("Estimate(value=")
     same, stderr = value
     assert Estimate(same, stderr) == value
+
+
+@pytest.mark.parametrize("kind", ["array", "table", "dict"])
+def test_equal_rows_of_objects_have_one_checksum(kind: str) -> None:
+    """Whether two equal texts are one object depends on how the rows were read."""
+    pandas = pytest.importorskip("pandas")
+
+    def rows(last: str) -> object:
+        column = ["x y", last]
+        made = {
+            "array": np.array,
+            "table": lambda c, dtype: pandas.DataFrame({"c": c}, dtype=dtype),
+        }
+        return {"c": column} if kind == "dict" else made[kind](column, dtype=object)
+
+    same, other = "x y", "".join(["x", " y"])
+    assert same is not other and fingerprint(rows(same)) == fingerprint(rows(other))
+    assert fingerprint(rows(same)) != fingerprint(rows("x z"))
 
 
 def test_rows_have_a_name_or_a_checksum() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from acetune.certification.account import require_confidence
-from acetune.certification.fingerprint import fingerprint, row_count
+from acetune.study.fingerprint import fingerprint, row_count
 from acetune.core.did_you_mean import suggesting
 from acetune.core.errors import GoalError, StudyError
 from acetune.core.goals import (

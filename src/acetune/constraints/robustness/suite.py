@@ -497,7 +497,9 @@ class RobustnessCheck:
         lost, more = sorted(own - set(found.tests)), sorted(set(found.tests) - own)
         if not lost and not more:
             return None
-        parts = [f"{', '.join(lost)} missing"] * bool(lost) + [f"{', '.join(more)} added"] * bool(more)
+        parts = [f"{', '.join(lost)} missing"] * bool(lost) + [f"{', '.join(more)} added"] * bool(
+            more
+        )
         return (
             f"the search averaged over other tests ({'; '.join(parts)}): confirm by the same tests, "
             "with the same names and rules, on other cases"
