@@ -19,8 +19,8 @@ from acetune.study.report_arrays import UNCHECKED, VALID
 from acetune.study.result import StudyResult, result_of
 from acetune.study.summary import STATES, duration, size
 from acetune.study.trust import (
-    account_words,
     OF_EARLIER_CHECK,
+    account_words,
     after_failed_confirmation,
     claim,
     towards_a_certificate,
