@@ -50,8 +50,8 @@ class Confirmation:
 
     ``ranges`` are the least and the largest possible value of constraints whose check knows them,
     ``bounds`` what can be claimed about each constraint, ``look`` the number of the look at fresh
-    data that it was part of. Where a check was changed and measured again since, the values are left
-    out, and ``of_earlier_check`` says so.
+    data that it was part of. ``of_earlier_check``: a check was changed and all was measured again
+    since, so that the values count no more and are left out.
     """
 
     status: Status
@@ -157,7 +157,7 @@ def looks_of_earlier_checks(
 
 def set_aside(use: Mapping[str, Any]) -> dict[str, Any]:
     """A use of fresh data that was about an earlier check: it says nothing of the one of now."""
-    told = {"status": "unconfirmed", "metrics": {}, "bounds": {}, "error": None}
+    told: dict[str, Any] = {"status": "unconfirmed", "metrics": {}, "bounds": {}, "error": None}
     return {**use, **told, "of_earlier_check": True}
 
 

@@ -497,12 +497,11 @@ class RobustnessCheck:
         lost, more = sorted(own - set(found.tests)), sorted(set(found.tests) - own)
         if not lost and not more:
             return None
-        parts = [f"{', '.join(lost)} missing"] * bool(lost) + [f"{', '.join(more)} added"] * bool(
-            more
-        )
+        both = (("missing", lost), ("added", more))
+        differ = "; ".join(f"{', '.join(names)} {what}" for what, names in both if names)
         return (
-            f"the search averaged over other tests ({'; '.join(parts)}): confirm by the same tests, "
-            "with the same names and rules, on other cases"
+            f"the search averaged over other tests ({differ}): confirm by the same tests, with the "
+            "same names and rules, on other cases"
         )
 
     def rates(self, model: Any) -> dict[str, FailureRate]:
