@@ -20,7 +20,7 @@ from tools.chaos.processes import Drivers, alive_in, drivers, send, wait
 
 CUTS = 5  # of a round
 _DISK_MB = 48
-_TRIALS = 60
+_TRIALS = 600  # more than there is time for: the study runs until it is ended
 _SCRIPT = DRIVER.replace("print(result.best.trial)", "print(result.best and result.best.trial)")
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, overload
 from acetune.certification.account import require_confidence
 from acetune.core.did_you_mean import suggesting
 from acetune.core.errors import GoalError, StudyError
+from acetune.core.formatting import size
 from acetune.core.goals import (
     Constraint,
     Goals,
@@ -34,7 +35,7 @@ from acetune.run._confirmation import (
 from acetune.run._driver import Driver
 from acetune.run._local_workers import IN_WORKER, LocalSite
 from acetune.run._messages import Work
-from acetune.run._options import Settings, make_cluster, make_settings, require_options
+from acetune.run._options import Settings, make_cluster, require_options, shared_out
 from acetune.run._pool import Pool, Site
 from acetune.run._ray_cluster import RayCluster
 from acetune.run._suggestions import Suggester
@@ -62,7 +63,6 @@ from acetune.study.opening import (
 )
 from acetune.study.origin import mark_of
 from acetune.study.result import StudyResult, read_result
-from acetune.study.summary import size
 from acetune.study.temporary import temporary_study
 from acetune.trial.exclusive import needs_of
 from acetune.trial.trial import Trial
@@ -292,10 +292,8 @@ def tune(
     require_confidence(confidence)
     fresh, fresh_rows = fingerprint(confirm_data), row_count(confirm_data)
     aims = None if confirm is None else confidence
-    settings = make_settings(
-        workers,
-        threads,
-        devices,
+    settings = Settings(
+        *shared_out(workers, threads, devices),
         time_budget_s,
         max_trials,
         target,

@@ -74,11 +74,16 @@ def write_copy(path: Path, place: Path) -> None:
         db.execute("VACUUM INTO ?", (str(place),))
 
 
-def lacks_log(path: Path) -> bool:
-    """Whether a file that may have a log is alone, and nobody is about to write it."""
+def is_accompanied(path: Path) -> bool:
+    """Whether a log or a lock lies beside a file: somebody may be writing it."""
     file = path.resolve()
     beside = (file.with_name(file.name + ending) for ending in ("-wal", "-journal", "-lock"))
-    if any(map(os.path.lexists, beside)):
+    return any(map(os.path.lexists, beside))
+
+
+def lacks_log(path: Path) -> bool:
+    """Whether a file that may have a log is alone, and nobody is about to write it."""
+    if is_accompanied(path):
         return False
     # nobody writes it, so it may be opened by hand; a copy that SQLite has made needs no log
     with path.open("rb") as opened:
