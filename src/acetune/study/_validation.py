@@ -314,6 +314,8 @@ def read_confirmation(row: Mapping[str, Any], limits: Sequence[str]) -> dict[str
         earlier = isinstance(found, list) and len(found) == 1 and _is_text(found[0])
         _require(noted or failed or earlier, f"value of {name}", found)
     bounds = _read_bounds(row["bounds"], metrics)
+    unknown = [name for name in bounds if name not in limits]
+    _require(not unknown, "confirmation", f"a bound of {unknown}, which the study does not limit")
     if row["status"] == "certified":
         missing = [name for name in limits if name not in bounds]
         _require(not missing, "certificate", f"no bound of {missing}")

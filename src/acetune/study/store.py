@@ -18,10 +18,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from acetune.core.errors import (
     AcetuneError,
+    GoalError,
     MissingExtraError,
     StudyError,
     StudyFileError,
@@ -58,6 +59,7 @@ from acetune.trial.artifacts import (
     sync_folder,
 )
 
+Durability: TypeAlias = Literal["process", "power"]
 FileFault = sqlite3.Error  # what writing may raise within a transaction; it ends in a StudyError
 _APPLICATION_ID = 0x41434554  # "ACET"
 _AT_ONCE = 10_000  # numbers in a query; SQLite takes 32,766
@@ -267,7 +269,7 @@ class Store:
                     require_cells(db)
                 store.notices.append(
                     f"{path.name} was brought up from format {version} to {FORMAT}; {copy.name} "
-                    "beside it is a copy of what it was: delete that when you like"
+                    "next to it is a copy of what it was: delete that when you like"
                 )
             with db:
                 db.execute(_MARK)
@@ -303,6 +305,8 @@ class Store:
     def _writing(self) -> Store:
         """Begin to write: from now on there is a log beside the file."""
         self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("SELECT 1 FROM sqlite_master").fetchone()  # makes the log
+        self.put_on_disk()  # after a power cut a marked file without one would not be whole
         found = self.path.stat()
         self._place, self._size = (found.st_dev, found.st_ino), found.st_size
         kind = network_file_system(self.path)
@@ -313,6 +317,11 @@ class Store:
                 "run it; a local disk is safer"
             )
         return self
+
+    def outlast(self, durability: Durability) -> None:
+        """What commits survive from now on: that a process is killed, or a power cut too."""
+        self._db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'power' else 'NORMAL'}")
+        self._db.execute("PRAGMA fullfsync = ON")  # macOS has a sync that reaches the disk itself
 
     def require_in_place(self) -> None:
         """Raise StudyFileError if the file that is being written is not there any more.
@@ -726,7 +735,7 @@ class Store:
     def checked_before(self) -> dict[int, tuple[int, float]]:
         """Step and objective of checkpoints that count as unchecked, by the ``seq`` of the report.
 
-        Not all of their constraints were measured, and what was holds by the limits of now.
+        Not all of their constraints were measured, and what was holds by the current limits.
         """
         found = self._db.execute(
             "SELECT e.seq, e.checked_step, e.checked_objective FROM earlier_verdicts e "
@@ -1035,10 +1044,16 @@ def _plain(value: object) -> float | str:
         return str(value)
 
 
+def require_durability(value: str) -> None:
+    """Refuse what names nothing that a report may have to outlast."""
+    if value not in get_args(Durability):
+        raise GoalError(f"durability must be 'process' or 'power', got {value!r}")
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     # used by one thread at a time, but an experiment may be closed by another than ran it
     db = sqlite3.connect(path, timeout=10, check_same_thread=False)
-    # a commit survives the process being killed; only a power cut may lose the last moments
+    # a commit survives the process being killed; see Store.outlast for power cuts
     db.execute("PRAGMA synchronous = NORMAL")
     return db
 
@@ -1115,7 +1130,7 @@ def require_log(path: Path) -> None:
         return  # something else is wrong, and said by those who know better
     raise StudyFileError(
         f"{path} is not whole: it was copied while it was written, or its process was killed, "
-        f"and {path.name}-wal, with what was written last, is not beside it. Copy both files; "
+        f"and {path.name}-wal, with what was written last, is not next to it. Copy both files; "
         "or, if there is no such file any more, go on with what is here:  python -c "
         f"\"import sqlite3; sqlite3.connect({str(path)!r}).execute('DROP TABLE {_MARK_NAME}')\""
     )
