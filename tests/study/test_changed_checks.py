@@ -11,6 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -682,6 +683,124 @@ def test_a_file_of_a_version_that_noted_nothing(study: Path) -> None:
 def test_a_wrong_option_is_refused(study: Path) -> None:
     with pytest.raises(GoalError, match="on_changed_check must be 'refuse', 'accept' or"):
         run(study, low, on_changed_check="yes")  # type: ignore[arg-type]
+
+
+# -- fresh data ----------------------------------------------------------------------------------
+
+
+def certifying(study: Path, check: Any, value: float, **options: Any) -> acetune.StudyResult:
+    """A study whose fresh rows give this value, with counts."""
+
+    def confirm(model: object) -> dict[str, object]:
+        return {"g": acetune.Share(round(1000 * value), 1000)}
+
+    its = [Constraint("g", upper=0.9, check=check, margin_se=0)]
+    defaults = {"constraints": its, "confirm": confirm, "confirm_top": 2, "max_trials": 3}
+    return run(study, None, **(defaults | options))
+
+
+def tenth(model: dict[str, float]) -> float:
+    return model["x"] / 10
+
+
+def ninth(model: dict[str, float]) -> float:
+    return model["x"] / 9
+
+
+def required(study: Path) -> int:
+    from typer.testing import CliRunner
+
+    from acetune.cli import app
+
+    return CliRunner().invoke(app, ["show", str(study), "--require", "certified"]).exit_code
+
+
+def test_a_certificate_does_not_outlive_the_check_that_it_is_about(study: Path) -> None:
+    first = certifying(study, tenth, 0.5)
+    assert first.status == "certified" and required(study) == 0
+    listed = [place for look in first.looks for place in look["candidates"]]
+    again: dict[str, Any] = {"on_changed_check": "measure_again"}
+    result = certifying(study, ninth, 0.95, confirm=None, **again)
+    assert result.status == acetune.load(study).status == "unconfirmed"
+    assert required(study) != 0
+    assert "was about a check that was changed" in str(result)
+    assert "confirm went wrong" not in str(result) and result.confirm_error is None
+    best = result.best
+    assert best is not None and best.confirmation is not None
+    assert not best.confirmation.values and not best.confirmation.bounds
+    uses = rows(study, "SELECT status FROM confirmations")
+    assert "certified" in [use["status"] for use in uses]  # as it was written
+    # the looks still count, and rows that were used are used up
+    events = Events()
+    result = certifying(study, ninth, 0.5, max_trials=5, confirm_top=5, callbacks=[events])
+    assert result.account.looks == 2
+    assert not set(result.looks[1]["candidates"]) & set(listed)
+    assert [note for note in events.notices if "looked at under other checks before" in note]
+    # other rows certify by the check of now
+    result = certifying(study, ninth, 0.5, max_trials=5, confirm_data="other rows")
+    assert result.account.looks == 3 and result.status == "certified" and required(study) == 0
+
+
+def test_a_verdict_against_a_model_does_not_outlive_its_check_either(study: Path) -> None:
+    assert certifying(study, tenth, 0.95).status == "broken"
+    result = certifying(study, ninth, 0.5, confirm=None, on_changed_check="measure_again")
+    assert result.best is not None and result.status == "unconfirmed"
+    assert result.what_if(g=0.9).best == replace(result.best, violation=0.0)
+
+
+def test_a_certificate_stands_where_the_changed_check_is_said_to_measure_the_same(
+    study: Path,
+) -> None:
+    assert certifying(study, tenth, 0.5).status == "certified"
+    assert certifying(study, ninth, 0.5, on_changed_check="accept").status == "certified"
+
+
+def test_a_look_that_was_under_way_ends_with_the_check_it_was_for(study: Path) -> None:
+    def breaks_off(model: dict[str, float]) -> dict[str, object]:
+        if model["x"] < 3:
+            raise RuntimeError("the fresh rows are gone")
+        return {"g": acetune.Share(100, 1000)}
+
+    def begun(model: dict[str, float]) -> float:  # what is better is less safe
+        return (6 - model["x"]) / 10
+
+    def changed(model: dict[str, float]) -> float:
+        return (6 - model["x"]) / 9
+
+    options: dict[str, Any] = {"max_trials": 4, "keep_models": 4, "confirm_top": 4}
+    first = certifying(study, begun, 0.5, confirm=breaks_off, **options)
+    assert first.status == "certified" and [look["ended"] for look in first.looks] == [None]
+    before = rows(study, "SELECT * FROM confirmations")
+    result = certifying(study, changed, 0.5, on_changed_check="measure_again", **options)
+    (look,) = result.looks
+    assert look["ended"] is not None and result.status == "unconfirmed"
+    assert rows(study, "SELECT * FROM confirmations") == before  # its candidates stay spent
+    result = certifying(study, changed, 0.5, confirm_data="other rows", **options)
+    assert result.status == "certified"
+    assert result.best is not None and result.best.confirmation is not None
+    assert result.best.confirmation.look == 2
+    assert result.looks[1]["level"] < result.looks[0]["level"]
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_looks_and_changes_stay_in_order_if_the_clock_is_set_back(
+    study: Path, monkeypatch: pytest.MonkeyPatch, back: bool
+) -> None:
+    import time
+
+    now = time.time
+
+    def by(hours: float) -> Callable[[], float]:
+        return lambda: now() + 3600 * hours
+
+    certifying(study, tenth, 0.5)
+    if back:
+        monkeypatch.setattr(time, "time", by(-5))
+    result = certifying(study, ninth, 0.5, confirm=None, on_changed_check="measure_again")
+    assert result.status == "unconfirmed"
+    monkeypatch.setattr(time, "time", by(-9))
+    result = certifying(study, ninth, 0.5, confirm_data="other rows")
+    assert result.status == "certified"
 
 
 FILE = """

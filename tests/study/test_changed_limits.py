@@ -551,6 +551,19 @@ def test_what_was_broken_may_hold_by_a_looser_limit_without_a_certificate(study:
     assert "cannot be certified: these fresh rows have tested it against <= 2" in str(result)
 
 
+def test_what_if_under_a_stricter_limit_shows_no_bound_of_the_limit_of_now(study: Path) -> None:
+    result = certified(study, 2.0, 1.0)
+    stricter, looser = result.what_if(g=1.9).best, result.what_if(g=2.1).best
+    assert stricter is not None and stricter.confirmation is not None
+    assert stricter.status == "holds"
+    bound = stricter.confirmation.bounds["g"]
+    assert not bound.passes and bound.value is None and bound.p_value == 1.0
+    assert "tested it against <= 2, the limit of then" in str(bound.refused)
+    assert looser is not None and looser.confirmation is not None and result.best is not None
+    assert looser.status == "certified"
+    assert looser.confirmation == result.best.confirmation
+
+
 @pytest.mark.parametrize("first", [1.95, 1.0])
 def test_two_limits_on_the_same_rows_share_one_account(study: Path, first: float) -> None:
     """However often the limit changes, all looks together spend no more than 1 - confidence."""

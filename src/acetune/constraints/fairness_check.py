@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from numpy.typing import NDArray
 
-from acetune.certification.evidence import GroupRates
+from acetune.certification.evidence import GroupRates, another_kind
 from acetune.constraints._arrays import (
     Threshold,
     as_column,
@@ -232,7 +232,7 @@ class FairnessCheck:
         would be a way to a certificate.
         """
         if not isinstance(found, GroupRates):
-            return None
+            return another_kind(found, GroupRates, self.metric)
         metric, rates = METRICS[self.metric], [rate.name for rate in found.rates]
         if found.comparison != metric.comparison or not set(metric.rates) <= set(rates):
             return (

@@ -224,7 +224,8 @@ def _verdict(found: Content, *, running: bool) -> Element:
     elif best is None:
         kind, text = "bad", "none feasible"
     elif best["status"] == "certified":
-        kind, text = "good", f"certified at level {100 - found['confidence']:.4g} %"
+        nearly = " (approximate)" if found["approximate"] else ""
+        kind, text = "good", f"certified at level {100 - found['confidence']:.4g} %{nearly}"
     elif best["status"] == "holds":
         text = "holds on fresh data, not certified"
     return element("span", text, class_=f"badge badge-{kind}")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from acetune.certification.account import require_confidence
-from acetune.certification.fingerprint import fingerprint, row_count
 from acetune.core.did_you_mean import suggesting
 from acetune.core.errors import GoalError, StudyError
 from acetune.core.formatting import size
@@ -50,6 +49,7 @@ from acetune.searchers.searcher import learns_from_earlier, learns_nothing_earli
 from acetune.searchers.space import Space
 from acetune.study.coordinator import StudyCoordinator, left_alone
 from acetune.study.earlier_studies import EarlierStudies, kept_curves
+from acetune.study.fingerprint import fingerprint, row_count
 from acetune.study.margins import with_margins
 from acetune.study.opening import (
     CodeChangedWarning,

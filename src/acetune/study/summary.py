@@ -66,7 +66,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     if best is not None:
         fault = best.model_fault()
         rows.append(("parameters", how_to_make(best, usable=fault is None)))
-        rows.append(("status", _STATUS.get(best.status, best.status)))
+        rows.append(("status", _status_words(best)))
         rows.append(("trust", trust_in_best(result)))
         if (what := towards_a_certificate(result)) is not None:
             rows.append(("next", what))
@@ -153,6 +153,12 @@ def _reports(result: StudyResult) -> str:
     if any(change["how"] == "measure_again" for change in result.check_changes):
         return f"{text}; kept models were measured again by the changed check"
     return f"{text}; kept models were checked after the search"
+
+
+def _status_words(found: FoundCheckpoint) -> str:
+    if found.certified_approximately:
+        return "certified: approximate (a bound holds only nearly, and with many rows)"
+    return _STATUS.get(found.status, found.status)
 
 
 def one_class_words(found: FoundCheckpoint) -> list[str]:
