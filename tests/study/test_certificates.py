@@ -19,8 +19,8 @@ import acetune
 from acetune import ACE, Constraint, Estimate, StudyResult
 from acetune.certification.evidence import Measured, Quantile
 from acetune.core.errors import GoalError, StudyChangedError, StudyFileError
+from acetune.study.claims import claim
 from acetune.study.summary import summary_rows
-from acetune.study.trust import claim
 from acetune.study.view import StudyView
 from run.helpers import Events, append_line, by_hand, g_of, read_lines, rows, tune
 

@@ -16,10 +16,10 @@ from acetune.certification.account import SCHEDULE
 from acetune.cli.exits import ExitCode, end_with
 from acetune.core.errors import AcetuneError
 from acetune.core.report_values import to_named
+from acetune.study.claims import claim
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.read_ahead import ReadAhead
 from acetune.study.store import understanding
-from acetune.study.trust import claim
 
 if TYPE_CHECKING:
     from acetune.study.result import StudyResult

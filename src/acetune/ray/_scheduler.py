@@ -11,7 +11,7 @@ from typing import Any, Literal
 from ray.tune.schedulers import FIFOScheduler
 
 from acetune.core.errors import GoalError, StudyError
-from acetune.core.goals import Constraint, Goals, Mode, Objective
+from acetune.core.goals import Constraint, Goals, Mode, Objective, constraint_list
 from acetune.core.numbers import require_whole
 from acetune.core.reason import RAISED, Reason, Wording, shortened, stated
 from acetune.policies import Policy, make_policy
@@ -78,8 +78,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         durability: Durability = "process",
     ) -> None:
         super().__init__()
-        if isinstance(constraints, Constraint):
-            raise GoalError(f"constraints must be a list, got {constraints!r}")
+        self._constraints = constraint_list(constraints)
         self._policy = make_policy(policy)
         if self._policy.checks_after_run:
             raise GoalError(
@@ -90,7 +89,6 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         require_durability(durability)
         require_whole("confirm_top", confirm_top, least=1)
         require_whole("keep_models", keep_models, least=1)
-        self._constraints = tuple(constraints)
         Goals(Objective("objective", "min"), self._constraints)  # complains now, not in fit()
         self._own = metric, mode
         self._metric, self._mode = metric, mode

@@ -27,6 +27,7 @@ from acetune.report._markup import (
     titled_table,
     trial_button,
 )
+from acetune.study.claims import no_recommendation
 from acetune.study.findings import FoundCheckpoint, broken_limits, checkpoint_key
 from acetune.study.result import StudyResult
 from acetune.study.summary import (
@@ -35,7 +36,6 @@ from acetune.study.summary import (
     one_class_words,
     what_changed,
 )
-from acetune.study.trust import no_recommendation
 
 
 def page_headline(

@@ -15,17 +15,17 @@ from acetune.report._json_values import as_json, exact, finite
 from acetune.report._trials import trial_table
 from acetune.report.figures import page_figures
 from acetune.study import best_checkpoints as checkpoints
-from acetune.study.findings import FoundCheckpoint
-from acetune.study.report_arrays import UNCHECKED, VALID
-from acetune.study.result import StudyResult, result_of
-from acetune.study.summary import STATES
-from acetune.study.trust import (
+from acetune.study.claims import (
     account_words,
     after_failed_confirmation,
     claim,
     towards_a_certificate,
     trust_in_best,
 )
+from acetune.study.findings import FoundCheckpoint
+from acetune.study.report_arrays import UNCHECKED, VALID
+from acetune.study.result import StudyResult, result_of
+from acetune.study.summary import STATES
 from acetune.study.view import StudyView
 
 FORMAT = 1

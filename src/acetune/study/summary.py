@@ -21,9 +21,7 @@ from acetune.core.formatting import (
 )
 from acetune.core.goals import Constraint, Goals
 from acetune.core.reason import BUDGET_SPENT, ENOUGH, FAILED
-from acetune.study.findings import FoundCheckpoint, broken_limits
-from acetune.study.temporary import is_temporary
-from acetune.study.trust import (
+from acetune.study.claims import (
     account_words,
     after_failed_confirmation,
     claim,
@@ -32,6 +30,8 @@ from acetune.study.trust import (
     towards_a_certificate,
     trust_in_best,
 )
+from acetune.study.findings import FoundCheckpoint, broken_limits
+from acetune.study.temporary import is_temporary
 
 if TYPE_CHECKING:
     from acetune.study.result import StudyResult
