@@ -233,6 +233,23 @@ def test_a_name_that_comes_back_with_another_configuration(tmp_path: Path) -> No
     assert list(result.trials.index) == [1, 2]
 
 
+@pytest.mark.parametrize(("durability", "synchronous"), [("process", 1), ("power", 2)])
+def test_what_commits_of_an_experiment_outlast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: Any, synchronous: int
+) -> None:
+    found = []
+    take = Experiment.take
+
+    def looking(self: Experiment, *given: Any) -> bool:
+        found.extend(self.store.rows("PRAGMA synchronous"))
+        return take(self, *given)
+
+    monkeypatch.setattr(Experiment, "take", looking)
+    scheduler = AceScheduler([EOD], durability=durability)
+    assert fit(trainables.train, tmp_path, scheduler=scheduler, x=0.3).num_errors == 0
+    assert found and all(row["synchronous"] == synchronous for row in found)
+
+
 def test_numbers_of_trials(tmp_path: Path) -> None:
     def numbered(config: dict[str, Any]) -> None:
         with acetune.ray.trial(total_steps=1) as trial:
