@@ -255,6 +255,35 @@ def test_an_import_that_cannot_be_read_is_listed() -> None:
     ]
 
 
+def test_a_relative_import_outside_a_package_ends_nothing(tmp_path: Path) -> None:
+    """With the other way in ``except``, in a body and in what it imports."""
+    either = "try:\n    from .{0} import {1}\nexcept ImportError:\n    from {0} import {1}\n"
+    (tmp_path / "outer.py").write_text(
+        either.format("deeper", "scale") + "def rate(x): return scale(x)\n"
+    )
+    body = either.format("outer", "rate").replace("\n", "\n    ")
+    (tmp_path / "checks.py").write_text(
+        f"FACTOR = 3\ndef later(x): return FACTOR * x\ndef check(x):\n    {body}"
+        "return later(rate(x))\n"
+    )
+
+    def now(factor: int) -> dict[str, Any]:
+        (tmp_path / "deeper.py").write_text(f"def scale(x): return {factor} * x\n")
+        program = (
+            "import json, checks\nfrom acetune.study._code_identity import identity_of\n"
+            "print(json.dumps(identity_of(checks.check)._asdict()))"
+        )
+        words = [sys.executable, "-B", "-c", program]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    begun, changed = now(1), now(2)
+    assert begun["settings"] == {"FACTOR": "3"} and "later in checks.py" in begun["code"]
+    assert compared(begun, changed).code == ["scale in deeper.py has changed"]
+    assert begun["not_followed"] == ["import .outer, which has no source that can be found"]
+
+
 def digest_in_a_process(expression: str) -> str:
     program = f"""
 import numpy as np, collections, dataclasses, enum, pathlib

@@ -144,10 +144,15 @@ class _File:
 
 
 def absolute(module: str, level: int, package: str) -> str:
-    """The whole name of a module that is imported by so many dots."""
-    if not level:
-        return module
-    return importlib.util.resolve_name("." * level + module, package)
+    """The whole name of a module that is imported by so many dots.
+
+    Outside a package it stays as it is: that import fails, and often in a ``try`` of its own.
+    """
+    relative = "." * level + module
+    try:
+        return importlib.util.resolve_name(relative, package)
+    except ImportError:
+        return relative
 
 
 def submodules(module: str, names: set[str]) -> list[str]:
