@@ -777,6 +777,35 @@ def test_a_verdict_against_a_model_does_not_outlive_its_check_either(study: Path
     assert result.what_if(g=0.9).best == replace(result.best, violation=0.0)
 
 
+STANDS, SOME = "what it said before stands", "what it said of an earlier one does not"
+
+
+def test_what_a_changed_confirm_said_stands_only_of_the_current_check(study: Path) -> None:
+    def other(model: object) -> dict[str, object]:
+        return {"g": acetune.Share(400, 1000)}
+
+    def another(model: object) -> dict[str, object]:
+        return {"g": acetune.Share(300, 1000)}
+
+    certifying(study, tenth, 0.5)
+    again: dict[str, Any] = {"on_changed_check": "measure_again"}
+    events = Events()
+    both = certifying(study, ninth, 0.5, confirm=other, callbacks=[events], **again)
+    assert SOME in str(both) and STANDS not in str(both)
+    (notice,) = [note for note in events.notices if "confirm has changed" in note]
+    assert SOME in notice and STANDS not in notice
+    later = certifying(study, ninth, 0.5, confirm=another, confirm_data="other rows")
+    assert str(later).count(SOME) == 2 and STANDS not in str(later)
+
+
+def test_what_a_changed_confirm_said_stands_until_the_check_is_changed(study: Path) -> None:
+    certifying(study, tenth, 0.5)
+    result = certifying(study, tenth, 0.5, confirm=lambda model: {"g": acetune.Share(4, 10)})
+    assert STANDS in str(result) and SOME not in str(result)
+    result = certifying(study, ninth, 0.5, confirm=None, on_changed_check="measure_again")
+    assert SOME in str(result) and STANDS not in str(result)
+
+
 def test_a_certificate_stands_where_the_changed_check_is_said_to_measure_the_same(
     study: Path,
 ) -> None:

@@ -21,6 +21,7 @@ from acetune.policies import Policy
 from acetune.study import _code_identity as identities
 from acetune.study._code_identity import Identity, identity_of
 from acetune.study._formats import CONFIDENCE
+from acetune.study.findings import looks_of_earlier_checks
 from acetune.study.limit_changes import OnChangedLimit as OnChangedLimit
 from acetune.study.limit_changes import judge_again, only_limits_differ
 from acetune.study.limit_changes import require_on_changed_limit as require_on_changed_limit
@@ -275,7 +276,8 @@ def _compare_code(
     if changed and on_changed_check == "refuse":
         raise StudyChangedError(_changed_check(store.path, changed, lines, unmeasurable))
     warned = _look_at_train(store, known.get("train"), now.get("train"))
-    confirm = _look_at_confirm(store, known.get("confirm"), now.get("confirm"))
+    again = bool(changed) and on_changed_check == "measure_again"
+    confirm = _look_at_confirm(store, known.get("confirm"), now.get("confirm"), again)
     if not warned and "train" in now and "train" in known:
         now["train"] = identities.merged(known["train"], now["train"])
     # a session without confirm does not make the next one a first
@@ -290,7 +292,6 @@ def _compare_code(
     def write() -> None:
         moment = time.time()
         if changed:
-            again = on_changed_check == "measure_again"
             ended = None if again else moment
             change = store.add_check_change(on_changed_check, lines, moment, ended)
             if again:
@@ -325,19 +326,23 @@ def _look_at_train(
 
 
 def _look_at_confirm(
-    store: Store, known: Mapping[str, Any] | None, now: Identity | None
+    store: Store, known: Mapping[str, Any] | None, now: Identity | None, again: bool
 ) -> list[str]:
     """Say where ``confirm`` has changed after fresh data was looked at; returns what has changed.
 
-    It is not refused: one that went wrong has to be mended.
+    It is not refused: one that went wrong has to be mended. ``again``: a check has changed too, and
+    all is measured again.
     """
     found = None if known is None or now is None else identities.changes(known, now)
     if found is None or not (found.code or found.data) or not store.looks():
         return []
     lines = [*found.code, *(f"its data has changed: {name}" for name in found.data)]
+    stands = "stands"
+    if again or looks_of_earlier_checks(store.looks(), store.rows("SELECT * FROM check_changes")):
+        stands = "of the current check stands, what it said of an earlier one does not"
     store.notices.append(
         f"confirm has changed since fresh data was looked at ({_few(lines)}); what it said before "
-        "stands, and is not measured again on the same rows"
+        f"{stands}. Nothing that was looked at is measured again on the same rows"
     )
     return lines
 

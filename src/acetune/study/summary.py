@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from acetune.core.formatting import (
     count,
@@ -30,7 +31,7 @@ from acetune.study.claims import (
     towards_a_certificate,
     trust_in_best,
 )
-from acetune.study.findings import FoundCheckpoint, broken_limits
+from acetune.study.findings import FoundCheckpoint, broken_limits, looks_of_earlier_checks
 from acetune.study.temporary import is_temporary
 
 if TYPE_CHECKING:
@@ -187,6 +188,8 @@ _CHANGED = {
     "data": "data that a check uses has changed: values on the earlier data are mixed with the "
     "new ones",
     "confirm": "confirm was changed after it was used: what it said before stands",
+    "confirm of an earlier check": "confirm was changed after it was used: what it said of the "
+    "current check stands, what it said of an earlier one does not",
 }
 
 
@@ -198,10 +201,21 @@ def what_changed(result: StudyResult) -> list[str]:
         for change in result.limit_changes
     ]
     for change in result.check_changes:
-        how = "waiting" if change["done"] is None else change["how"]
+        how = _how_changed(result, change)
         what = "; ".join(change["what"])
         said.append(f"after {count(change['seq'], 'report')}, {_CHANGED.get(how, how)} ({what})")
     return said
+
+
+def _how_changed(result: StudyResult, change: Mapping[str, Any]) -> str:
+    """Which sentence of ``_CHANGED`` is true now: another check may have been changed since."""
+    if change["done"] is None:
+        return "waiting"
+    if change["how"] == "confirm":
+        before = {look["look"] for look in result.looks if look["started"] <= change["time"]}
+        if before & looks_of_earlier_checks(result.looks, result.check_changes):
+            return "confirm of an earlier check"
+    return str(change["how"])
 
 
 def summary_html(result: StudyResult) -> str:
