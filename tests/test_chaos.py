@@ -1,4 +1,7 @@
-"""A small round of each part of the campaign; the long one is in docs/testing.md."""
+"""A small round of each part of the campaign that takes no minutes and needs no root.
+
+The long one is in docs/testing.md.
+"""
 
 from __future__ import annotations
 

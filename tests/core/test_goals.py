@@ -41,6 +41,7 @@ def limited(**options: Any) -> Constraint:
         ({"name": ""}, "''"),
         ({"name": None}, "None"),
         ({"name": 3}, "3"),
+        ({"name": "o\udc82"}, r"'o\udc82', with half a character"),
         ({"name": "loss", "mode": "minimize"}, "'minimize'"),
         ({"name": "loss", "mode": "MAX"}, "'MAX'"),
         ({"name": "loss", "mode": ""}, "''"),
@@ -57,6 +58,7 @@ def test_objectives_that_make_no_sense(options: dict[str, Any], named: str) -> N
     [
         ({"name": ""}, "''"),
         ({"name": 7}, "7"),
+        ({"name": "g\ud800"}, r"'g\ud800', with half a character"),
         ({"upper": None}, "upper=None, lower=None"),
         ({"upper": 0.25, "lower": 0.1}, "upper=0.25, lower=0.1"),
         ({"upper": NAN}, "nan"),

@@ -16,7 +16,7 @@ from acetune.core.numbers import as_number, as_whole, is_bool
 from acetune.optuna import AcePruner
 from acetune.ray import AceScheduler
 from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
-from acetune.run._options import make_settings
+from acetune.run._options import Settings
 from acetune.searchers import make_searcher
 from acetune.searchers.space import Space
 from acetune.trial.checks import RaisedCheck, call_check
@@ -104,14 +104,8 @@ def table_of_arrays() -> object:
 
 
 def settings(**options: Any) -> Callable[[], object]:
-    defaults: dict[str, Any] = dict.fromkeys(
-        (
-            "workers", "threads", "time_budget_s", "report_timeout_s", "target",
-            "patience_trials", "patience_s",
-        ), None,
-    )  # fmt: skip
-    defaults |= {"devices": (), "max_trials": 3, "retries": 0, "stop_grace_s": 1.0}
-    return lambda: make_settings(**(defaults | {"max_failures": 5} | options))
+    defaults = {"workers": 1, "threads": 1, "max_trials": 3}
+    return lambda: Settings(**(defaults | options))
 
 
 def tuned(**options: Any) -> Callable[[], object]:
@@ -145,10 +139,12 @@ CALLS: dict[str, tuple[type[AcetuneError], Callable[[], object]]] = {
         GoalError,
         lambda: make_searcher("random", Space({"x": acetune.uniform(0, 1)}), seed=True),
     ),
+    "workers": (GoalError, tuned(workers=True)),
+    "threads": (GoalError, tuned(threads=True)),
     **{
         name: (GoalError, settings(**{name: True}))
         for name in (
-            "workers", "threads", "time_budget_s", "report_timeout_s", "max_trials", "retries",
+            "time_budget_s", "report_timeout_s", "max_trials", "retries",
             "stop_grace_s", "max_failures", "target", "patience_trials", "patience_s",
         )
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sqlite3
 from datetime import datetime
 from pathlib import Path
@@ -377,3 +378,23 @@ def test_an_export_that_breaks_off_leaves_no_half_study(
             to_optuna(study, place)
         monkeypatch.undo()
         assert len(to_optuna(study, place).trials) == 1  # the name is free
+
+
+def test_a_journal_waits_for_the_disk_once_not_for_each_trial(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_study(study, trials=60, reports=300)
+    place, syncs, sync = tmp_path / "o.log", 0, os.fsync
+
+    def counted(descriptor: int) -> None:
+        nonlocal syncs
+        syncs += 1
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", counted)
+    made = to_optuna(study, place)
+    assert syncs < 30
+    made.add_trial(optuna.trial.create_trial(value=1.0))  # it is one to go on with
+    there = read_back(place).trials
+    assert [plain(trial) for trial in there] == [plain(trial) for trial in made.trials]
+    assert len(there) == 61

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -208,27 +209,47 @@ def test_what_it_has_started_ends_when_it_was_killed(busy: tuple[str, Path]) -> 
     child.socket.close()
 
 
-def test_what_it_has_started_ends_with_its_parent(tmp_path: Path, busy: tuple[str, Path]) -> None:
-    source = f"""
+#: run beside the module, makes a child that leaves others behind
+PARENT = """
 import sys, time
 from acetune.interprocess.child import Child
-sys.path.insert(0, {str(tmp_path)!r})
 child = Child("busy", "leave", [sys.argv[1]])
 time.sleep(1000)
 """
-    with script(tmp_path / "script.py", source, busy[1]) as process:
+
+
+def test_what_it_has_started_ends_with_its_parent(tmp_path: Path, busy: tuple[str, Path]) -> None:
+    with script(tmp_path / "script.py", PARENT, busy[1]) as process:
         processes = noted(busy[1])
         process.kill()
         process.wait()
         wait_for(lambda: not any(map(alive, processes)), "the child and its own to end")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux wakes a guardian")
+def test_it_ends_with_its_parent_though_all_were_stopped(
+    tmp_path: Path, busy: tuple[str, Path]
+) -> None:
+    with script(tmp_path / "script.py", PARENT, busy[1]) as process:
+        processes = noted(busy[1])
+        processes.append(guardian_of(processes[0]))
+        for pid in processes:
+            os.kill(pid, signal.SIGSTOP)
+        process.kill()
+        process.wait()
+        wait_for(lambda: not any(map(alive, processes)), "the child and its own to end")
+
+
+def guardian_of(process: int) -> int:
+    stat = Path(f"/proc/{process}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1])
+
+
 def test_it_ends_when_its_guardian_was_killed(busy: tuple[str, Path]) -> None:
     module, path = busy
     child = Child(module, "hold", [str(path)])
     (process,) = noted(path)
-    stat = Path(f"/proc/{process}/stat").read_text()
-    os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
+    os.kill(guardian_of(process), signal.SIGKILL)
     wait_for(lambda: not alive(process), "the child to end")
     child.kill()
     child.socket.close()

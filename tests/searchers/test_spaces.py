@@ -233,6 +233,8 @@ def test_wrong_points_of_a_nested_space(point: Any, error: str) -> None:
         ({"a": {"b": acetune.uniform(0, 1)}, "a.b": 3}, r"the name 'a.b' has a dot"),
         ({"a": {"b": [1, 2]}}, r"space\['a.b'\] is \[1, 2\]; use acetune.uniform"),
         ({"a": {"b": 1}}, "the space is empty"),
+        ({"x\udc82": acetune.uniform(0, 1)}, r"a dimension is 'x\\udc82', with half a character"),
+        ({"x": acetune.uniform(0, 1), "a": {"b": "\ud800"}}, r"space\['a.b'\] is '\\ud800', with"),
         ({"a": {"grid_search": [1, 2]}}, r"space\['a'\]: a grid .*acetune.choice\(\[1, 2\]\)"),
     ],
 )
@@ -408,3 +410,8 @@ def test_neither_library_is_imported_to_read_a_space() -> None:
         "assert not {'ray', 'optuna'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_option_that_no_file_can_hold_is_refused() -> None:
+    with pytest.raises(SpaceError, match=r"an option is 'b\\udc82', with half a character"):
+        acetune.choice(["a", "b\udc82"])

@@ -15,7 +15,15 @@ import pytest
 import acetune
 from acetune import Trial
 from acetune.core.errors import StudyFileError
-from acetune.study.connections import connect, network_file_system, write_copy
+from acetune.study import store as store_module
+from acetune.study.connections import (
+    Connection,
+    Fault,
+    connect,
+    connect_to_read,
+    network_file_system,
+    write_copy,
+)
 from acetune.study.store import Store
 from run.helpers import tune
 
@@ -146,3 +154,45 @@ def test_a_network_file_system_is_known(tmp_path: Path) -> None:
     assert network_file_system(Path("/home/scratch disk/study.db"), mounts) is None
     assert network_file_system(Path("/homes/study.db"), mounts) is None
     assert network_file_system(tmp_path / "study.db", tmp_path / "nothing") is None
+
+
+def test_a_look_at_a_file_that_is_being_written_is_taken_again(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune(lambda trial: trial.report(1.0), study)
+    looks = 0
+
+    def torn(path: Path, options: str = "") -> Connection:
+        nonlocal looks
+        looks += bool(options)
+        if options and looks % 3:
+            raise Fault("database disk image is malformed")
+        return connect_to_read(path, options)
+
+    monkeypatch.setattr(store_module, "connect_to_read", torn)
+    with pytest.raises(StudyFileError, match="is not a study file, or it is damaged"):
+        acetune.load(study)  # nobody is writing it
+    assert looks == 1
+    with beside(study):
+        looks = 0
+        assert acetune.load(study).ledger.reports == 1
+    assert looks == 3
+
+
+@contextmanager
+def beside(study: Path) -> Iterator[None]:
+    """Within this somebody may be writing a study."""
+    lock = study.with_name("study.db-lock")
+    lock.touch()
+    yield
+    lock.unlink()
+
+
+def test_a_driver_that_begins_meanwhile_is_not_taken_for_a_lost_log(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune(lambda trial: trial.report(1.0), study)
+    with closing(Store.open(study)):
+        looks = iter([True, False])  # it has begun between both
+        monkeypatch.setattr(store_module, "lacks_log", lambda path: next(looks))
+        assert sessions(study) == 1

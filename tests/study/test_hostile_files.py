@@ -18,6 +18,7 @@ from acetune import Constraint, Estimate, Share, Trial
 from acetune.cli import app
 from acetune.core.errors import AcetuneError, ReportError, StudyError, StudyFileError
 from acetune.study.connections import connect
+from acetune.study.read_ahead import ReadAhead
 from acetune.study.store import Store
 from run.helpers import tune
 from study.hostile_values import ACTING, make_hostile
@@ -241,3 +242,28 @@ def test_a_model_that_is_not_trusted_runs_nothing(tmp_path: Path) -> None:
     (tmp_path / "model.txt").write_text("tree")
     path = kept("file", lambda: tmp_path / "model.txt").load(trusted=False)
     assert path.read_text() == "tree"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "ALTER TABLE reports RENAME TO other; CREATE VIEW reports AS WITH RECURSIVE n(i) AS "
+        "(SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT other.* FROM other, n",
+        "CREATE TRIGGER t AFTER INSERT ON reports BEGIN DELETE FROM trials; END",
+        "ALTER TABLE trials ADD COLUMN g AS (zeroblob(100))",
+        "CREATE TABLE other (a TEXT DEFAULT '--' CHECK (a LIKE '%a%'))",
+        "CREATE TABLE other (a TEXT DEFAULT \"/*\" /* CHECK */ CHECK (a LIKE '%a%'))",
+    ],
+)
+def test_a_file_that_computes_something_is_refused(
+    finished: Path, tmp_path: Path, made: str
+) -> None:
+    study = tmp_path / "study.db"
+    shutil.copy(finished, study)
+    with closing(connect(study)) as db:
+        db.executescript(made)
+        db.commit()
+    for opened in (acetune.load, Store.read, Store.open):
+        with pytest.raises(StudyFileError, match="computes something when it is used"):
+            opened(study)
+    ReadAhead(study).close()  # ends

@@ -51,9 +51,9 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Estimate | Fail
 
 def opened(path: Path, policy: Policy, constraints: tuple[Constraint, ...]) -> StudyCoordinator:
     stopper = Stopper(objective="auc", mode="max", constraints=constraints, policy=policy)
-    return StudyCoordinator(
-        Store.create(path, describe_study(stopper.goals, (), policy, {}, {})), stopper
-    )
+    settings = {"confirm_top": 1, "keep_models": 3}
+    description = describe_study(stopper.goals, (), policy, {}, settings)
+    return StudyCoordinator(Store.create(path, description), stopper)
 
 
 def test_what_the_stopper_found_is_what_is_written(study: Path, judged: list[object]) -> None:

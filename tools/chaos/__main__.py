@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ def main() -> int:
         tally = campaign.try_round(names[0], number, seed, small=options.small)
         _tell(names[0], options.seed, vars(tally) | {"round": options.round})
         return bool(tally.faults)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the round is broken off in order
     wholes = {name: options.rounds or part(name).rounds for name in names}
     books = [Book(name, options.results, options.seed, anew=options.anew) for name in names]
     until = time.monotonic() + 60 * (options.minutes or 1e9)

@@ -144,11 +144,12 @@ def damages(chance: random.Random, folder: Path, tally: Tally, files: int = FILE
 
 
 PART = Part(
-    promise="Every verb on a damaged study file answers, or ends with one of acetune's errors; it "
+    promise="Any verb on a damaged study file answers, or ends with one of acetune's errors; it "
     "never changes a file that it only reads.",
     how="Studies of this and all older formats, also with the log that a killed driver leaves, in "
     "which bytes, bits or pages are others, missing or added, or values, rows, columns, tables "
-    "and indexes; four or five verbs on each.",
+    "and indexes; four or five of the 13 verbs that read on each, at random, and `resume` on one "
+    "of twenty.",
     round=damages,
     rounds=200,
     small=functools.partial(damages, files=3),

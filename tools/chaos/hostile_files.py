@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.chaos.campaign import Part, Tally
-from tools.chaos.verbs import study_in, try_verbs
+from tools.chaos.verbs import GOING_ON, study_in, try_verbs
 
 FILES = 4  # of a round
 _TEXTS = (
@@ -36,6 +36,7 @@ _TEXTS = (
     "'; DROP TABLE reports; --",
     "",
 )
+_NAMES = (*_TEXTS, "half \udc82")  # in JSON, which SQLite takes
 _NUMBERS: tuple[Any, ...] = (
     *(1e308, -1e308, 5e-324, 9e999, -9e999, 1e18, 253402300800.0, -62135596801.0, 1e300),
     *(2**31, 2**53 + 1, 2**63 - 1, -(2**63), 0, -1, 10**9),
@@ -51,6 +52,7 @@ _SHOWN = (
     *("confirmations.status", "wordings.sentence", "wordings.short", "reports.stratum"),
     *("reports.decision", "reports.metrics", "study.versions", "study.code_hash"),
 )
+_PICKLES = "models that run code"
 _MORE = 20_000  # rows
 _TRIES = 20
 
@@ -75,7 +77,7 @@ def _texts(chance: random.Random, db: sqlite3.Connection, canary: Path) -> str:
 
 def _names(chance: random.Random, db: sqlite3.Connection, canary: Path) -> str:
     """The same as the name of the objective, of a constraint or of a parameter."""
-    text = chance.choice(_TEXTS)
+    text = chance.choice(_NAMES)
     kind = chance.choice(["objective", "constraint", "parameter", "value"])
     if kind == "objective":
         known = json.loads(db.execute("SELECT objective FROM study").fetchone()[0])
@@ -84,7 +86,7 @@ def _names(chance: random.Random, db: sqlite3.Connection, canary: Path) -> str:
         known = json.loads(db.execute("SELECT constraints FROM study").fetchone()[0])
         old, known[0]["name"] = known[0]["name"], text
         _set(db, "study", "constraints", json.dumps(known))
-        with contextlib.suppress(sqlite3.Error):
+        with contextlib.suppress(sqlite3.Error, UnicodeEncodeError):
             db.execute('UPDATE checks SET "constraint" = ? WHERE "constraint" = ?', (text, old))
     else:
         params = {text: 1.0} if kind == "parameter" else {"x": text, "kind": text}
@@ -178,7 +180,7 @@ def _pickles(chance: random.Random, study: Path, canary: Path) -> str:
     for folder in study.with_name("study.db.files").glob("*/*/model-*"):
         for path in folder.iterdir():
             path.write_bytes(pickle.dumps(_Runs(canary)))
-    return "models that run code"
+    return _PICKLES
 
 
 def _set(db: sqlite3.Connection, table: str, column: str, value: object) -> None:
@@ -214,8 +216,13 @@ class _Page(HTMLParser):
         self._script = False
 
 
-def _require_harmless(name: str, said: str, pages: Sequence[str], tally: Tally, what: str) -> None:
+def _require_harmless(
+    what: str, canary: Path, name: str, said: str, pages: Sequence[str], tally: Tally
+) -> None:
     """What is printed moves no cursor and turns no text round; in pages nothing runs."""
+    # who goes on loads models, and those run what they like: that is said
+    ran = canary.exists() and not (what == _PICKLES and name in GOING_ON)
+    tally.require("wrong", not ran, f"{name} has run code: {what}")
     for sign in ("\x1b", "\x9b", "\x07", "\u202e", "\u2066"):
         tally.require("wrong", sign not in said, f"{name} prints {sign!r}: {what}")
     for text in pages:
@@ -245,12 +252,9 @@ def harms(chance: random.Random, folder: Path, tally: Tally, files: int = FILES)
                 db.commit()
         tally.count("hostile files")
 
-        def look(name: str, said: str, pages: list[str], what: str = what) -> None:
-            _require_harmless(name, said, pages, tally, what)
-
-        try_verbs(study, chance, tally, what, look=look, resume=False)
-        tally.require("wrong", not canary.exists(), f"reading has run code: {what}")
-        tally.require("wrong", outside.is_dir(), f"reading has deleted a folder: {what}")
+        look = functools.partial(_require_harmless, what, canary)
+        try_verbs(study, chance, tally, what, look=look, each=True)
+        tally.require("wrong", outside.is_dir(), f"a folder elsewhere was deleted: {what}")
 
 
 PART = Part(
@@ -258,7 +262,7 @@ PART = Part(
     "harmlessly or refused; nothing in it is run, and nothing outside its folder is touched.",
     how="Well-formed studies with control characters, bidirectional text, markup and scripts in "
     "names and errors; numbers, times and steps at the edges of what there is; deep and huge "
-    "JSON; paths elsewhere; triggers, views and models that run something.",
+    "JSON; paths elsewhere; triggers, views and models that run something. Every verb on each.",
     round=harms,
     rounds=50,
     small=functools.partial(harms, files=1),

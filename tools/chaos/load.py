@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import time
@@ -18,10 +19,10 @@ _TRIALS = 400
 _ENDS_S = 280.0
 
 
-def load(chance: random.Random, folder: Path, tally: Tally) -> None:
+def load(chance: random.Random, folder: Path, tally: Tally, trials: int = _TRIALS) -> None:
     """A round: one study on more workers than cores, and one reader."""
     study, acks = folder / "study.db", folder / "acks"
-    options = {"max_trials": _TRIALS, "workers": chance.randint(2, 6), "max_failures": 1_000_000}
+    options = {"max_trials": trials, "workers": chance.randint(2, 6), "max_failures": 1_000_000}
     until = time.monotonic() + _ENDS_S
     with drivers(folder, tally) as made:
         driver = made.start(DRIVER, study, acks, "save", 0.0, json.dumps(options))
@@ -41,7 +42,7 @@ def load(chance: random.Random, folder: Path, tally: Tally) -> None:
             tally.count("times read")
         tally.require("raw error", driver.returncode == 0, made.said)
         made.require_gone()
-        look(study, acks, _TRIALS, 0, tally, may_lie_beside=True)
+        look(study, acks, trials, 0, tally, may_lie_beside=True)
 
 
 PART = Part(
@@ -49,5 +50,6 @@ PART = Part(
     how="Studies of 400 trials on more workers than there are cores, while another process reads "
     "the study file again and again.",
     round=load,
-    rounds=20,
+    rounds=330,
+    small=functools.partial(load, trials=30),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import signal
 import subprocess
@@ -135,5 +136,6 @@ PART = Part(
     "and frozen at random moments, and others take their place.",
     round=kills,
     rounds=40,
+    small=functools.partial(kills, events=3),
     limit_s=400,
 )

@@ -43,7 +43,6 @@ class Drivers:
         path.write_text(source)
         self._number += 1
         self.error = self.folder / f"error-{self._number}"
-        module_path = os.pathsep.join([str(HERE.parents[1]), TESTS, *sys.path])
         with self.error.open("wb") as error, (self.folder / "output").open("wb") as output:
             return subprocess.Popen(
                 [sys.executable, str(path), *map(str, arguments)],
@@ -51,18 +50,24 @@ class Drivers:
                 env={
                     **os.environ,
                     _MARK: str(self.folder),
-                    "PYTHONPATH": module_path,
+                    "PYTHONPATH": module_path(),
                     "OMP_NUM_THREADS": "1",
                 },
                 stdout=output,
                 stderr=error,
                 start_new_session=True,
+                preexec_fn=_hear_signals,
             )
 
     @property
     def said(self) -> str:
-        """What the last script complained of."""
-        return self.error.read_text(errors="replace").rstrip()[-_TOLD:]
+        """What the last script complained of, in the end."""
+        return self.all_said.rstrip()[-_TOLD:]
+
+    @property
+    def all_said(self) -> str:
+        """All that the last script complained of."""
+        return self.error.read_text(errors="replace")
 
     def others(self, driver: subprocess.Popen[bytes]) -> list[int]:
         """The processes of the round beside its driver."""
@@ -93,6 +98,17 @@ class Drivers:
         """Whatever happened: leave nothing."""
         for pid in self.processes():
             send(pid, signal.SIGKILL)
+
+
+def _hear_signals() -> None:
+    """Whatever this process ignores, as one that was started by nohup does."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def module_path() -> str:
+    """Where other processes find this package, the helpers of the tests and all else."""
+    return os.pathsep.join(dict.fromkeys([str(HERE.parents[1]), TESTS, *sys.path]))
 
 
 def alive_in(lines: Sequence[Sequence[str]]) -> list[int]:

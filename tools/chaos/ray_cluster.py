@@ -7,6 +7,7 @@ import functools
 import os
 
 from tools.chaos.campaign import SkippedError
+from tools.chaos.processes import module_path
 
 CPUS = 3
 
@@ -14,6 +15,7 @@ CPUS = 3
 @functools.cache
 def address() -> str:
     """Where it listens; it is started by the first who asks."""
+    os.environ["PYTHONPATH"] = module_path()  # its workers import the helpers of the tests
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
     try:
         from ray.cluster_utils import Cluster

@@ -116,8 +116,10 @@ def _look(folder: Path, acks: Path, tally: Tally) -> None:
     errors, trials, best = json.loads((folder / "best").read_text())
     tally.require("wrong", (errors, trials) == (0, len(XS)), f"{errors} errors, {trials} trials")
     feasible = [(auc(x, step), x, step) for x, step in recorded if eod(x, step) <= _LIMIT]
-    value, x, step = max(feasible)
-    wanted = [x, step, value, {"x": x, "step": step}]
+    wanted = None
+    if feasible:
+        value, x, step = max(feasible)
+        wanted = [x, step, value, {"x": x, "step": step}]
     tally.require("wrong", best == wanted, f"the answer is {best}, and {wanted} is better")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import pickle
 import random
@@ -183,5 +184,6 @@ PART = Part(
     "under all policies; all of its state is compared after each call that was refused.",
     round=calls,
     rounds=500,
+    small=functools.partial(calls, some=500),
     limit_s=600,
 )

@@ -26,7 +26,8 @@ from study.kept_study import DATA
 from tools.chaos.campaign import Tally, in_child, told
 
 logging.getLogger("acetune").setLevel(logging.CRITICAL)  # the dashboard says all it meets
-_Look = Callable[[str, str, list[str]], None]  # the verb, what it said, pages it wrote
+_GOING_ON = ("--add-trials", 1, "--workers", 1)
+_Look = Callable[[str, str, list[str], Tally], None]  # the verb, what it said, pages it wrote
 VERB_S = 30.0  # a verb that takes longer hangs
 _SOURCE = """
 import math
@@ -150,8 +151,7 @@ def _learn(study: Path, folder: Path) -> str:
 
 
 def _resume(study: Path, _: Path) -> str:
-    arguments = ("--file", _made() / "source.py", "--add-trials", 1, "--workers", 1)
-    return _said(command("resume", study, *arguments))
+    return _verb("resume", "STUDY", *_GOING_ON, "--file", _made() / "source.py")(study, _)
 
 
 def _said(done: tuple[int, str]) -> str:
@@ -193,6 +193,11 @@ READING: dict[str, Callable[[Path, Path], str]] = {
     "dashboard": _follow,
     "learn_from": _learn,
 }
+#: without --file it would run the file that the study names, and has to ask before
+GOING_ON: dict[str, Callable[[Path, Path], str]] = {
+    "resume": _verb("resume", "STUDY", *_GOING_ON),
+    "resume --file": _resume,
+}
 _SHORT = ("show", "show --json", "explain 1", "explain 3", "export csv", "load")
 
 
@@ -202,20 +207,23 @@ def try_verbs(
     tally: Tally,
     what: str,
     *,
-    look: _Look = lambda name, said, pages: None,
-    resume: bool = True,
+    look: _Look = lambda name, said, pages, tally: None,
+    each: bool = False,
 ) -> None:
-    """Some verbs on a study file that was spoiled in a way that ``what`` tells."""
-    # not all of it each time: a report takes longer than the rest together
+    """Verbs on a study file that was spoiled in a way that ``what`` tells.
+
+    Some of them, unless it is to be ``each``: many files with a few tell more than a few with all.
+    """
     names = [*chance.sample(_SHORT, 3), *chance.sample(list(READING), 2)]
-    resume = resume and chance.random() < 0.05
+    if each or chance.random() < 0.05:
+        names = [*(READING if each else names), *GOING_ON]
     before = _bytes(study)
-    verbs = {name: READING[name] for name in names} | ({"resume": _resume} if resume else {})
-    for name, verb in verbs.items():
+    for name in dict.fromkeys(names):
+        verb = (READING | GOING_ON)[name]
         tally.count("verbs tried")
         work = functools.partial(_try, name, verb, study, what, look)
         in_child(VERB_S, work, tally, f"{name}, {what}")
-        if name != "resume":
+        if name in READING:
             same = _bytes(study) == before
             tally.require("wrong", same, f"{name} has changed what it reads: {what}")
 
@@ -241,7 +249,7 @@ def _try(
         except Exception as error:
             tally.fault("raw error", f"{name}, {what}: {told(error)}")
             return
-    look(name, said, pages)
+    look(name, said, pages, tally)
 
 
 def _bytes(study: Path) -> bytes:

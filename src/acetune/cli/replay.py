@@ -17,6 +17,7 @@ from rich.text import Text
 
 from acetune.core.errors import GoalError
 from acetune.core.formatting import count as counted
+from acetune.core.formatting import number
 from acetune.core.goals import Constraint
 from acetune.policies import DEFAULT_POLICY, POLICY_NAMES
 from acetune.replay.compare import Setting, compare
@@ -126,8 +127,8 @@ def replay(
             on_run=lambda run: progress.advance(bar),
         )
     per_cell = len(policies) * seeds
-    for number, setting in enumerate(settings):
-        its_runs = runs[number * per_cell : (number + 1) * per_cell]
+    for cell, setting in enumerate(settings):
+        its_runs = runs[cell * per_cell : (cell + 1) * per_cell]
         console.print(cell_table(console, curves, setting, its_runs))
         for line in seed_by_seed(policies, its_runs):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -331,7 +332,7 @@ def _legend(curves: CurveTable, setting: Setting, found: Sequence[Summary]) -> s
     objective = curves.objective
     best = judge(curves, setting.constraints, setting.cost_ratio).best
     better = "higher" if objective.mode == "max" else "lower"
-    known = "none is in the table" if best is None else f"the table's best is {_number(best)}"
+    known = "none is in the table" if best is None else f"the table's best is {number(best)}"
     lines = [f"best: feasible {objective.name}, {better} is better; {known}"]
     if any(row.failures for row in found):
         lines.append("failed: seeds that found nothing feasible; the means are of the others")
@@ -352,15 +353,9 @@ def _value(mean: float | None, sd: float | None, decimals: int | None) -> str:
     if mean is None:
         return "-"
     if decimals is None or abs(mean) >= _LARGE:
-        return _number(mean) + ("" if sd is None else f" ± {sd:.1g}")
-    return f"{mean:.{decimals}f}" + ("" if sd is None else f" ± {sd:.{decimals}f}")
-
-
-def _number(value: float) -> str:
-    return f"{value:.0f}" if 1e4 <= abs(value) < _LARGE else f"{value:.5g}"
+        return number(mean) + ("" if sd is None else f" ± {sd:.1g}")
+    return f"{mean:,.{decimals}f}" + ("" if sd is None else f" ± {sd:.{decimals}f}")
 
 
 def _seconds(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    return "-" if value is None else number(value, 3)

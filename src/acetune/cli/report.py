@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from acetune.core.errors import GoalError
+from acetune.core.formatting import size
 from acetune.report.figure_files import write_figures
 from acetune.report.figures import FIGURES, drawings
 from acetune.report.html import write_report
-from acetune.study.summary import shown, size
+from acetune.study.summary import shown
 from acetune.study.view import StudyView
 
 

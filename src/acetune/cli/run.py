@@ -44,6 +44,13 @@ class ChangedCheck(StrEnum):
     MEASURE_AGAIN = "measure-again"
 
 
+class Outlasting(StrEnum):
+    """What ``--durability`` takes."""
+
+    PROCESS = "process"
+    POWER = "power"
+
+
 _EXAMPLES = {
     "space": "'space': {'rate': acetune.loguniform(0.01, 1)}",
     "objective": "'objective': 'auc', the metric that train reports",
@@ -81,6 +88,13 @@ _OnChangedLimit = Annotated[
         "judge-again: judge all that was measured by the limits of now, and go on."
     ),
 ]
+_Durability = Annotated[
+    Outlasting | None,
+    typer.Option(
+        help="What acknowledged reports outlast: process (default), that any process is killed; "
+        "or power, a power cut too, which waits for the disk at each report."
+    ),
+]
 _Workers = Annotated[int | None, typer.Option(help="Worker processes; one a core by default.")]
 
 
@@ -102,6 +116,7 @@ def run(
     workers: _Workers = None,
     on_changed_check: _OnChangedCheck = None,
     on_changed_limit: _OnChangedLimit = None,
+    durability: _Durability = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -126,8 +141,13 @@ def run(
                  objective="auc", mode="max", constraints=(limit,), max_trials=50)
     """
     train, options = load_file(file)
-    given = {"time_budget_s": time_budget_s, "max_trials": max_trials, "workers": workers}
+    given: dict[str, Any] = {
+        "time_budget_s": time_budget_s,
+        "max_trials": max_trials,
+        "workers": workers,
+    }
     given |= {"target": target, "patience_trials": patience_trials, "patience_s": patience_s}
+    given["durability"] = durability and durability.value
     options |= {name: value for name, value in given.items() if value is not None}
     _set_changed(options, on_changed_check, on_changed_limit)
     options["study"] = study or options.get("study") or file.with_suffix(".db")
@@ -170,6 +190,7 @@ def resume(
             "METRIC<=NUMBER or METRIC>=NUMBER. May be given several times."
         ),
     ] = None,
+    durability: _Durability = None,
 ) -> None:
     """Go on with STUDY where it was, perhaps with a larger budget.
 
@@ -204,6 +225,8 @@ def resume(
     for name, end in ends.items():
         # as the study was run last, unless something else is asked for
         options[name] = settings.get(name) if end is None else end
+    if durability is not None or "durability" in settings:
+        options["durability"] = settings["durability"] if durability is None else durability.value
     if workers is not None:
         options["workers"] = workers
     _set_changed(options, on_changed_check, on_changed_limit)

@@ -13,6 +13,8 @@ _POWERS = 1e9  # from here on nobody counts them
 TURNING = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _ACTING = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff{TURNING}]")
 
+_HALVES = re.compile("[\ud800-\udfff]")
+
 
 def number(value: float, digits: int = 5) -> str:
     """A number with at most so many significant digits, but never fewer than it is whole.
@@ -39,6 +41,64 @@ def estimate(value: float, stderr: float | None) -> str:
     return number(value, 4) + (f" ± {number(stderr, 2)}" if stderr else "")
 
 
+def limit(sense: str, value: float, *, in_print: bool = False) -> str:
+    """A limit as people write it, or with the sign of print.
+
+    >>> limit("<=", 0.25), limit(">=", 40171.3, in_print=True)
+    ('<= 0.25', '≥ 40,171.3')
+    """
+    sign = {"<=": "≤", ">=": "≥"}[sense] if in_print else sense
+    return f"{sign} {number(value, 6)}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    >>> duration(45), duration(200), duration(7500)
+    ('45 s', '3 min 20 s', '2 h 5 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def timing(seconds: float) -> str:
+    """The same with more digits below ten seconds, for durations that are to be compared.
+
+    >>> timing(0.0123), timing(7.25), timing(200)
+    ('12.3 ms', '7.2 s', '3 min 20 s')
+    """
+    if 0 < seconds < 1:
+        return f"{number(seconds * 1e3, 3)} ms"
+    return f"{number(seconds, 2)} s" if seconds < 10 else duration(seconds)
+
+
+def size(count: int) -> str:
+    """Bytes as people say them.
+
+    >>> size(512), size(2_450_000)
+    ('512 B', '2.45 MB')
+    """
+    number = float(count)
+    for unit in ("B", "kB", "MB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.3g} GB"
+
+
+def cut(text: str, longest: int, mark: str = "…") -> str:
+    """Text that is at most so long; a mark says that there was more.
+
+    >>> cut("depth", 8), cut("x" * 50, 8)
+    ('depth', 'xxxxxxx…')
+    """
+    return text if len(text) <= longest else text[: longest - len(mark)] + mark
+
+
 def harmless(text: str) -> str:
     r"""Text of unknown origin as a terminal may have it: lines and tabs, and nothing that acts.
 
@@ -48,6 +108,15 @@ def harmless(text: str) -> str:
     'red \\x1b[31m, turned \\u202e, half \\ud800'
     """
     return _ACTING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def is_whole_text(text: str) -> bool:
+    r"""Whether a text can be written to files: half a character (a lone surrogate) cannot.
+
+    >>> is_whole_text("auc ☃"), is_whole_text("o\udc82")
+    (True, False)
+    """
+    return not _HALVES.search(text)
 
 
 def missing_words(violation: float | None) -> str:

@@ -110,6 +110,7 @@ class Objective:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise GoalError(f"objective must be the name of a metric, got {quoted(self.name)}")
+        _require_whole_text("objective", self.name)
         if not isinstance(self.mode, str) or self.mode not in ("min", "max"):
             hint = {"mi": "; did you mean 'min'?", "ma": "; did you mean 'max'?"}
             near = hint.get(self.mode[:2].lower(), "") if isinstance(self.mode, str) else ""
@@ -210,6 +211,7 @@ class Constraint:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise GoalError(f"a constraint needs a name, got {quoted(self.name)}")
+        _require_whole_text("a constraint", self.name)
         if (self.upper is None) == (self.lower is None):
             hint = (
                 f"a limit is what makes it one, as in Constraint({self.name!r}, upper=0.1)"
@@ -363,7 +365,15 @@ class Constraint:
         margin = f" with a margin of {self.margin:.3g} s.e." if self.margin else ""
         if self.margin and self.margin_is_auto:  # an aim of the search, and no condition
             margin = f", aiming {self.margin:.3g} s.e. within"
-        return f"{self.name} {self.sense} {words.number(self.limit, 6)}{margin}"
+        return f"{self.name} {words.limit(self.sense, self.limit)}{margin}"
+
+
+def _require_whole_text(what: str, name: str) -> None:
+    if not words.is_whole_text(name):
+        raise GoalError(
+            f"{what} is named {quoted(name)}, with half a character (a lone surrogate), which no "
+            "file can hold; give another name"
+        )
 
 
 _own = inspect.signature(Constraint.__init__)

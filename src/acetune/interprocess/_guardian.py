@@ -7,9 +7,10 @@ the process's descendants, and ends in the way in which the process did.
 
 So code that keeps Python's lock, and hears of nothing, does not outlive its driver. On Linux the
 guardian is their subreaper: it finds descendants also in a session of their own, and when they were
-left by those that had started them. And the kernel ends the process should its guardian be killed;
-that signal follows the thread that made a process, and a guardian has only one. Elsewhere all that
-is ended is the process's own session.
+left by those that had started them. And the kernel ends the process should its guardian be killed,
+and wakes a guardian that is stopped (SIGSTOP) when what made it has ended. Such signals follow the
+thread that made a process: a guardian has only one, and being woken early does no harm. Elsewhere
+all that is ended is the process's own session, and a guardian that is stopped stays so.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import NoReturn
 
 _PARENT_POLL_S = 0.5  # where the system does not tell the end of another process
 _ENDING_S = 5.0  # for what was killed to be gone
-_DIE_WITH_PARENT, _DUMPABLE, _SUBREAPER = 1, 4, 36  # options of prctl, in Linux's own numbers
+_WHEN_PARENT_DIES, _DUMPABLE, _SUBREAPER = 1, 4, 36  # options of prctl, in Linux's own numbers
 
 
 def split(parent: int, own_session: bool, descriptors: Sequence[int]) -> None:
@@ -45,6 +46,7 @@ def split(parent: int, own_session: bool, descriptors: Sequence[int]) -> None:
     if not own_session:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that asks
     _prctl(_SUBREAPER, 1)
+    _prctl(_WHEN_PARENT_DIES, signal.SIGCONT)  # who is stopped cannot see that it has gone
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     guardian = os.getpid()
     child = os.fork()
@@ -55,7 +57,7 @@ def split(parent: int, own_session: bool, descriptors: Sequence[int]) -> None:
             os._exit(1)
     if own_session:
         os.setsid()
-    _prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    _prctl(_WHEN_PARENT_DIES, signal.SIGKILL)
     if os.getppid() != guardian:  # it ended before that
         os.kill(os.getpid(), signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])

@@ -24,7 +24,7 @@ from acetune.ray.broadcast import Publisher, Terms, View
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import OnChangedCheck, describe_study, open_study
 from acetune.study.session import Session, StudyTrial
-from acetune.study.store import Store
+from acetune.study.store import Durability, Store
 from acetune.trial.checks import notice_bad_checks, timed_out
 
 logger = logging.getLogger("acetune.ray")
@@ -65,6 +65,7 @@ class Experiment:
         terms: Terms,
         folder: Path | None = None,
         on_changed_check: OnChangedCheck = "refuse",
+        durability: Durability = "process",
     ) -> None:
         if path in _open:
             _open[path].close()
@@ -76,6 +77,7 @@ class Experiment:
             "engine": "ray tune",
             "confirm_top": terms.confirm_top,
             "keep_models": terms.keep_models,
+            "durability": durability,
         }
         packages = ("acetune", "ray", "numpy")
         description = describe_study(goals, (), terms.policy, {}, settings, packages=packages)
@@ -86,6 +88,7 @@ class Experiment:
             on_changed_check,
             "a Tuner has no place to measure kept models again",
         )
+        self.store.outlast(durability)
         for text in self.store.notices:
             self._notice(text)
         self.coordinator = StudyCoordinator(self.store, stopper, terms.keep_models)

@@ -20,6 +20,7 @@ from acetune.ray._experiment import STUDY_NAME, Experiment, logger
 from acetune.ray._storage import Storage
 from acetune.ray.broadcast import Terms
 from acetune.study.opening import require_on_changed_check, study_path
+from acetune.study.store import Durability, require_durability
 from acetune.trial.link import Report
 
 _BAD_REPORT = Wording("bad_report", "its report makes no sense: {error}")
@@ -52,6 +53,9 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
     on_changed_check:
         Where the check of a constraint was changed since the study file was begun: ``"refuse"``
         (default) raises ``StudyChangedError``, ``"accept"`` goes on with values of both checks.
+    durability:
+        What acknowledged reports outlast: ``"process"`` (default) that any process is killed,
+        ``"power"`` a power cut too, at the price of waiting for the disk at each.
 
     >>> from acetune import Constraint
     >>> AceScheduler([Constraint("eod", upper=0.25)], "ace:truncation=0.5")  # doctest: +ELLIPSIS
@@ -71,6 +75,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         confirm_top: int = 1,
         keep_models: int = 3,
         on_changed_check: Literal["refuse", "accept"] = "refuse",
+        durability: Durability = "process",
     ) -> None:
         super().__init__()
         if isinstance(constraints, Constraint):
@@ -82,6 +87,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
                 "that; use constraints='callback', or acetune.tune(..., engine='ray')"
             )
         require_on_changed_check(on_changed_check, measure_again=False)
+        require_durability(durability)
         require_whole("confirm_top", confirm_top, least=1)
         require_whole("keep_models", keep_models, least=1)
         self._constraints = tuple(constraints)
@@ -90,7 +96,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         self._metric, self._mode = metric, mode
         self._study = None if study is None else study_path(study)
         self._confirm_top, self._keep_models = confirm_top, keep_models
-        self._on_changed_check = on_changed_check
+        self._on_changed_check, self._durability = on_changed_check, durability
         self._experiment: Experiment | None = None
         self._latest: dict[str, object] = {}  # by trial: which result was seen last
 
@@ -197,7 +203,8 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         assert self._metric is not None and self._mode is not None
         goals = Goals(Objective(self._metric, self._mode), self._constraints)
         terms = Terms(goals, self._policy, self._confirm_top, self._keep_models)
-        return Experiment(path, storage.experiment, terms, folder, self._on_changed_check)
+        changed, durability = self._on_changed_check, self._durability
+        return Experiment(path, storage.experiment, terms, folder, changed, durability)
 
     def _message(self, result: Mapping[str, Any]) -> wire.Message:
         """The report in a result; one without acetune.ray.trial is taken as never checked."""

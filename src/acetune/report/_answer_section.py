@@ -17,7 +17,6 @@ from acetune.report._markup import (
     element,
     estimate,
     head_cell,
-    limit_words,
     limited,
     number_cell,
     parameter,
@@ -97,7 +96,8 @@ def _use(goals: Goals, best: FoundCheckpoint, running: bool) -> str:
 def _limits(goals: Goals, best: FoundCheckpoint, running: bool) -> str:
     """What its constraints are, and where they hold."""
     held = [
-        f"{limit.name} {number(best.constraints[limit.name].value, 4)} (limit {_limit(limit)})"
+        f"{limit.name} {number(best.constraints[limit.name].value, 4)} "
+        f"(limit {words.limit(limit.sense, limit.limit, in_print=True)})"
         for limit in goals.constraints
         if limit.name in best.constraints
     ]
@@ -152,10 +152,6 @@ def _beyond(limit: Constraint, found: FoundCheckpoint) -> str:
         f"{limit.name} ({number(measured.value, 4)}{margin}, "
         f"{number(limit.excess(measured), 2)} beyond its limit{included})"
     )
-
-
-def _limit(limit: Constraint) -> str:
-    return f"{'≤' if limit.lower is None else '≥'} {number(limit.limit, 6)}"
 
 
 def sentence(text: str) -> str:
@@ -233,8 +229,9 @@ def _values(content: Content, best: Content, title: str = "Values against limits
         name = f"constraint {measured['name']}"[:LONGEST]
         again = None if fresh is None else fresh["constraints"][place]
         shown = estimate(measured["value"], measured["stderr"])
+        limit = words.limit(measured["sense"], measured["limit"], in_print=True)
         row = [
-            _wanted(measured["name"], limit_words(measured)),
+            _wanted(measured["name"], limit),
             element(
                 "td",
                 element("span", shown, data_value=name),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from acetune.core.formatting import duration, size
 from acetune.report._answer_section import in_print, page_headline
 from acetune.report._breakpoints import breakpoints
 from acetune.report._json_values import as_json, exact, finite
@@ -17,7 +18,7 @@ from acetune.study import best_checkpoints as checkpoints
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.report_arrays import UNCHECKED, VALID
 from acetune.study.result import StudyResult, result_of
-from acetune.study.summary import STATES, duration, size
+from acetune.study.summary import STATES
 from acetune.study.trust import (
     account_words,
     after_failed_confirmation,

@@ -136,18 +136,15 @@ def label(name: str) -> str:
     return short(name.removesuffix("_s").replace("_", " ") + unit)
 
 
-def limit_words(limit: Content) -> str:
-    """A limit as people write it.
-
-    >>> limit_words({"sense": "<=", "limit": 0.25})
-    '≤ 0.25'
-    """
-    return f"{'≤' if limit['sense'] == '<=' else '≥'} {number(limit['limit'])}"
-
-
 def limited(name: str, limit: Content | None) -> str:
-    """The name of a metric, with its limit if it has one."""
-    return short(name) + (f" ({limit_words(limit)})" if limit else "")
+    """The name of a metric, with its limit if it has one.
+
+    >>> limited("gap", {"sense": "<=", "limit": 0.25}), limited("loss", None)
+    ('gap (≤ 0.25)', 'loss')
+    """
+    if limit is None:
+        return short(name)
+    return f"{short(name)} ({words.limit(limit['sense'], limit['limit'], in_print=True)})"
 
 
 def number(value: float | None) -> str:

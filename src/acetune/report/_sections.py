@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from acetune.core.formatting import number
+from acetune.core.formatting import duration, number
 from acetune.report._answer_section import answer
 from acetune.report._markup import (
     Content,
@@ -26,7 +26,6 @@ from acetune.report._markup import (
     table,
     trial_button,
 )
-from acetune.study.summary import duration
 
 _FIRST = 50  # trials that a reader without JavaScript sees
 

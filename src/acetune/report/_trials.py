@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from acetune.core.errors import StudyError
-from acetune.core.formatting import flattened
+from acetune.core.formatting import cut, flattened
 from acetune.report._json_values import exact, finite, plain
 from acetune.report.explanation import (
     answer_step,
@@ -66,7 +66,7 @@ def trial_table(view: StudyView) -> dict[str, Any]:
             known[trial.trial] = trial, words
         rows.append([*values, *words])
     return {
-        "columns": [*columns, "reason", *map(short, params)],
+        "columns": [*columns, "reason", *(cut(name, _LONGEST) for name in params)],
         "rows": rows,
         "shown": [{"name": name, "rare": on != "always"} for name, on in _SHOWN.items()],
     }
@@ -76,7 +76,7 @@ def _words(trial: TrialRow, params: list[str]) -> list[Any]:
     """Why it ended, in the fewest words, and its parameters."""
     its = flattened(trial.params)
     return [
-        short(trial.reason.short),
+        cut(trial.reason.short, _LONGEST),
         *[_cell(its[name]) if name in its else None for name in params],
     ]
 
@@ -118,12 +118,7 @@ def _cell(value: Any) -> Any:
         return finite(float(f"{value:.5g}")) if math.isfinite(value) else str(value)
     if isinstance(value, (bool, int)):
         return exact(value)
-    return short(value if isinstance(value, str) else str(plain(value)))
-
-
-def short(text: str) -> str:
-    """A word that fits into a table."""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return cut(value if isinstance(value, str) else str(plain(value)), _LONGEST)
 
 
 def trial_detail(view: StudyView, trial: int, digest: FigureData | None = None) -> dict[str, Any]:

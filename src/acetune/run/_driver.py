@@ -175,23 +175,22 @@ class Driver:
 
     def _loop(self, left: Callable[[], int | None]) -> None:
         """Work until nothing is ``left`` (how many tasks wait; None is endless) or it closes."""
+        now = self._timeouts.clock()
         while True:
-            self._look_at_the_clock()
+            self._look_at_the_clock(now)
             if self._closing is None:
                 self._assign(left)
             if not any(slot.busy for slot in self._pool.slots) and (
                 self._closing is not None or left() == 0
             ):
                 break
-            self._listen(_TICK_S)
-            self._enforce_deadlines()
+            now = self._enforce_deadlines(self._listen(_TICK_S))
             self._session.beat()
             self._listeners.tick()
         self._session.beat(at_once=True)
 
-    def _look_at_the_clock(self) -> None:
+    def _look_at_the_clock(self, now: float) -> None:
         """Begin to close when the budget is spent or the user says so; end what does not end."""
-        now = self._timeouts.clock()
         if self._closing is None:
             if self.interrupted:
                 self._listeners.notice(
@@ -260,25 +259,32 @@ class Driver:
             or any(self._timeouts.overdue(slot, now) for slot in self._pool.slots if slot.worker)
         )
 
-    def _enforce_deadlines(self) -> None:
-        """End workers that take too long: not for what they have said and nobody has read yet."""
-        slots = [slot for slot in self._pool.slots if slot.worker is not None and slot.busy]
-        now = self._timeouts.clock()
-        late = [slot for slot in slots if self._timeouts.overdue(slot, now)]
+    def _enforce_deadlines(self, now: float) -> float:
+        """End workers that take too long: not for what they have said and nobody has read yet.
+
+        Returns what the clock says then.
+        """
+        late = [
+            slot for slot in self._pool.slots if slot.busy and self._timeouts.overdue(slot, now)
+        ]
         if late:
-            self._listen(0.0)
+            now = self._listen(0.0)
         for slot in late:
             if slot.worker is not None and slot.busy:
-                self._timeouts.enforce_deadlines(slot)
+                self._timeouts.enforce_deadlines(slot, now)
+        return now
 
-    def _listen(self, timeout_s: float) -> None:
-        """Take what workers say; all answers go out after one commit."""
+    def _listen(self, timeout_s: float) -> float:
+        """Take what workers say; all answers go out after one commit. Returns what the clock says.
+
+        The clock is read after the wait, and again after the commit, which may take long.
+        """
         heard = self._pool.wait(timeout_s)
+        now = self._timeouts.clock()
         if not heard:
-            return
+            return now
         answers: list[tuple[Slot, object]] = []
         ended: set[int] = set()  # slots whose worker was ended for what it sent
-        now = self._timeouts.clock()
         with self._store.transaction():
             for slot, message in heard:
                 if slot.index in ended:
@@ -306,6 +312,7 @@ class Driver:
             if slot.trial is not None and isinstance(answer, Reply) and answer.stop:
                 slot.told_to_stop = now
         self._coordinator.kept_models.sweep()
+        return now
 
     def _end_misbehaving(self, slot: Slot, message: object, error: Exception) -> None:
         """A worker sent what makes no sense here: it hurts its own trial, and nothing else."""

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acetune.core.errors import StudyError
+from acetune.core.formatting import size
 from acetune.interprocess.child import Child
 from acetune.interprocess.code_file import code_size, write_code
 from acetune.run._messages import DriverChannel, Setup
-from acetune.study.summary import size
 from acetune.trial.artifacts import open_log
 from acetune.trial.hardware import gpu_variables, physical_gpu, thread_variables
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +31,25 @@ class Settings:
     stop_grace_s: float = 30.0
     max_failures: int = 5
 
+    def __post_init__(self) -> None:
+        if self.time_budget_s is None and self.max_trials is None:
+            ends = (self.target, self.patience_trials, self.patience_s)
+            raise GoalError(
+                "give a budget: time_budget_s=600, max_trials=100, or both"
+                + ", beside target and patience, which may never be reached"
+                * any(end is not None for end in ends)
+            )
+        if self.target is not None and not is_number(self.target):
+            raise GoalError(f"target must be a value of the objective, got {self.target!r}")
+        for name in ("time_budget_s", "report_timeout_s", "stop_grace_s", "patience_s"):
+            number = getattr(self, name)
+            if number is not None and not (is_number(number) and number > 0):
+                raise GoalError(f"{name} must be a number of seconds > 0, got {number!r}")
+        require_whole("retries", self.retries, least=0)
+        for name in ("max_trials", "workers", "threads", "max_failures", "patience_trials"):
+            if (value := getattr(self, name)) is not None:
+                require_whole(name, value, least=1)
+
 
 def require_options(
     train: object,
@@ -58,57 +76,17 @@ def require_options(
                 )
 
 
-def make_settings(
-    workers: int | None,
-    threads: int | None,
-    devices: Sequence[str | int],
-    time_budget_s: float | None,
-    max_trials: int | None,
-    target: float | None,
-    patience_trials: int | None,
-    patience_s: float | None,
-    retries: int,
-    report_timeout_s: float | None,
-    stop_grace_s: float,
-    max_failures: int,
-) -> Settings:
-    """How the study runs, with the defaults of this machine."""
-    if time_budget_s is None and max_trials is None:
-        raise GoalError(
-            "give a budget: time_budget_s=600, max_trials=100, or both"
-            + ", beside target and patience, which may never be reached"
-            * any(end is not None for end in (target, patience_trials, patience_s))
-        )
-    if target is not None and not (is_number(target) and math.isfinite(target)):
-        raise GoalError(f"target must be a value of the objective, got {target!r}")
-    seconds = {"time_budget_s": time_budget_s, "report_timeout_s": report_timeout_s}
-    seconds |= {"stop_grace_s": stop_grace_s, "patience_s": patience_s}
-    for name, number in seconds.items():
-        if number is not None and not (is_number(number) and number > 0):
-            raise GoalError(f"{name} must be a number of seconds > 0, got {number!r}")
-    whole = {"max_trials": (max_trials, 1), "workers": (workers, 1), "threads": (threads, 1)}
-    whole |= {"retries": (retries, 0), "max_failures": (max_failures, 1)}
-    whole["patience_trials"] = patience_trials, 1
-    for name, (value, least) in whole.items():
+def shared_out(
+    workers: int | None, threads: int | None, devices: Sequence[str | int]
+) -> tuple[int, int, list[str]]:
+    """Workers, threads of each, and devices: with the defaults of this machine."""
+    for name, value in (("workers", workers), ("threads", threads)):
         if value is not None:
-            require_whole(name, value, least)
+            require_whole(name, value, least=1)
     if isinstance(devices, (str, int)):
         raise GoalError(f"devices must be a list such as [0, 1], got {devices!r}")
-    count = workers or (len(devices) if devices else available_cores())
-    return Settings(
-        workers=count,
-        threads=threads or _default_threads(count),
-        devices=[str(device) for device in devices],
-        time_budget_s=time_budget_s,
-        max_trials=max_trials,
-        target=target,
-        patience_trials=patience_trials,
-        patience_s=patience_s,
-        retries=retries,
-        report_timeout_s=report_timeout_s,
-        stop_grace_s=stop_grace_s,
-        max_failures=max_failures,
-    )
+    count = workers or len(devices) or available_cores()
+    return count, threads or _default_threads(count), [str(device) for device in devices]
 
 
 def _default_threads(workers: int) -> int:

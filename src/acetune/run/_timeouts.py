@@ -75,9 +75,9 @@ class Timeouts:
             return "stop" if now > slot.told_to_stop + self._settings.stop_grace_s else None
         return "report" if silence is not None and now > slot.last_heard + silence else None
 
-    def enforce_deadlines(self, slot: Slot) -> None:
+    def enforce_deadlines(self, slot: Slot, now: float) -> None:
         """End the slot's worker if what it does takes too long."""
-        overdue = self.overdue(slot, self.clock())
+        overdue = self.overdue(slot, now)
         if overdue == "check":
             self._end_check(slot)
         elif overdue == "stop":

@@ -12,7 +12,7 @@ from typing import Any
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import ReportError, StudyError
-from acetune.core.formatting import count, parameters
+from acetune.core.formatting import count, parameters, timing
 from acetune.core.goals import Constraint, FailedCheck, Goals, as_measurement
 from acetune.core.history import History
 from acetune.core.measured_costs import Costs
@@ -36,7 +36,6 @@ from acetune.study.answer import testable
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import describe_study
 from acetune.study.store import Store
-from acetune.study.summary import duration
 from acetune.study.view import StudyView
 
 _STEPS = 2
@@ -80,19 +79,19 @@ class DryRun:
 
     def __str__(self) -> str:
         of = "an unknown number" if self.total_steps is None else str(self.total_steps)
-        checks = [f"check {name}: {_seconds(s)}" for name, s in self.checks_s.items()]
+        checks = [f"check {name}: {timing(s)}" for name, s in self.checks_s.items()]
         lines = [
             f"dry run: no error with {parameters(self.params)}",
-            f"start-up {_seconds(self.startup_s)}; a step {_seconds(self.step_s)}, of {of}",
+            f"start-up {timing(self.startup_s)}; a step {timing(self.step_s)}, of {of}",
             *checks,
         ]
         if self.confirm_s is not None:
-            lines.append(f"confirm: {_seconds(self.confirm_s)}; its values were thrown away")
+            lines.append(f"confirm: {timing(self.confirm_s)}; its values were thrown away")
         if self.trial_s is not None:
-            lines.append(f"a trial to its end, checked once: about {_seconds(self.trial_s)}")
+            lines.append(f"a trial to its end, checked once: about {timing(self.trial_s)}")
             on = f"on {count(self.workers, 'worker')}, if none were stopped early"
             if self.whole_s is not None:
-                lines.append(f"all trials: about {_seconds(self.whole_s)} {on}")
+                lines.append(f"all trials: about {timing(self.whole_s)} {on}")
             if self.trials is not None:
                 lines.append(f"the time budget: about {count(self.trials, 'trial')} {on}")
         return "\n".join(lines)
@@ -158,7 +157,8 @@ def rehearse(
     """
     with tempfile.TemporaryDirectory(prefix="acetune-dry-run-") as folder:
         policy = TwoSteps()
-        description = describe_study(goals, on_config, policy, space.describe(), {})
+        one = {"confirm_top": 1, "keep_models": 1}
+        description = describe_study(goals, on_config, policy, space.describe(), one)
         store = Store.create(Path(folder) / "study.db", description)
         try:
             coordinator = StudyCoordinator(store, stopper_of(goals, policy, 1), 1)
@@ -251,7 +251,3 @@ def _measured(store: Store, settings: Settings, confirm_s: float | None) -> DryR
         trials,
         settings.workers,
     )
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds * 1000:.3g} ms" if seconds < 1 else duration(seconds)

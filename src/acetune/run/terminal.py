@@ -16,11 +16,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from acetune.core.formatting import count, harmless, number
+from acetune.core.formatting import count, duration, harmless, number
 from acetune.core.goals import Estimate, FailedCheck, Goals
 from acetune.run.study_callbacks import StudyCallback, StudyStatus
 from acetune.study.result import StudyResult
-from acetune.study.summary import STATES, duration, summary_rows
+from acetune.study.summary import STATES, summary_rows
 
 _LINE_EVERY_S = 10.0
 _MOST_NOTICES = 20  # in a notebook: the latest ones

@@ -14,6 +14,7 @@ from acetune.certification.account import require_confidence
 from acetune.certification.fingerprint import fingerprint, row_count
 from acetune.core.did_you_mean import suggesting
 from acetune.core.errors import GoalError, StudyError
+from acetune.core.formatting import size
 from acetune.core.goals import (
     Constraint,
     Goals,
@@ -35,7 +36,7 @@ from acetune.run._confirmation import (
 from acetune.run._driver import Driver
 from acetune.run._local_workers import IN_WORKER, LocalSite
 from acetune.run._messages import Work
-from acetune.run._options import Settings, make_cluster, make_settings, require_options
+from acetune.run._options import Settings, make_cluster, require_options, shared_out
 from acetune.run._pool import Pool, Site
 from acetune.run._ray_cluster import RayCluster
 from acetune.run._suggestions import Suggester
@@ -62,7 +63,7 @@ from acetune.study.opening import (
 )
 from acetune.study.origin import mark_of
 from acetune.study.result import StudyResult, read_result
-from acetune.study.summary import size
+from acetune.study.store import Durability, require_durability
 from acetune.study.temporary import temporary_study
 from acetune.trial.exclusive import needs_of
 from acetune.trial.trial import Trial
@@ -132,6 +133,7 @@ def tune(
     study: str | Path | None = None,
     on_changed_check: OnChangedCheck = "refuse",
     on_changed_limit: OnChangedLimit = "refuse",
+    durability: Durability = "process",
     progress: bool = True,
     callbacks: Sequence[StudyCallback] = (),
     dry_run: Literal[False] = False,
@@ -172,6 +174,7 @@ def tune(
     study: str | Path | None = None,
     on_changed_check: OnChangedCheck = "refuse",
     on_changed_limit: OnChangedLimit = "refuse",
+    durability: Durability = "process",
     progress: bool = True,
     callbacks: Sequence[StudyCallback] = (),
     dry_run: bool = False,
@@ -266,6 +269,10 @@ def tune(
         not have been stopped by these, and that a checkpoint was kept of, go on from it. Looks at
         fresh data share one account whatever the limits. Earlier limits are in the study file and
         in the summary.
+    durability:
+        What acknowledged reports outlast: ``"process"`` (default) that any process is killed; then
+        a power cut, or a crash of the system, may take the last moments. ``"power"`` waits for the
+        disk at each report and loses none. May be another one in each session.
     progress, callbacks:
         Whether to show progress, and your own listeners.
     dry_run:
@@ -285,6 +292,7 @@ def tune(
         )
     require_on_changed_check(on_changed_check)
     require_on_changed_limit(on_changed_limit)
+    require_durability(durability)
     path = _study_path(study)
     if dry_run and study is None:
         path.parent.rmdir()  # it was made for a study that is not kept here
@@ -292,10 +300,8 @@ def tune(
     require_confidence(confidence)
     fresh, fresh_rows = fingerprint(confirm_data), row_count(confirm_data)
     aims = None if confirm is None else confidence
-    settings = make_settings(
-        workers,
-        threads,
-        devices,
+    settings = Settings(
+        *shared_out(workers, threads, devices),
         time_budget_s,
         max_trials,
         target,
@@ -360,6 +366,7 @@ def tune(
             "seed": seed,
             "confirm_top": top,
             "keep_models": keep_models,
+            "durability": durability,
             "ranges": known_ranges(goals),
             "source": _source_file(train),
             "source_mark": mark_of(_source_file(train)),
@@ -383,6 +390,7 @@ def tune(
             on_changed_limit=on_changed_limit,
         )
         open_things.callback(store.close)
+        store.outlast(durability)
         coordinator = StudyCoordinator(store, stopper, keep_models)
         with store.understanding():
             under_way = coordinator.load(retries)

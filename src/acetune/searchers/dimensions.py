@@ -9,6 +9,7 @@ from decimal import ROUND_FLOOR, Decimal
 from typing import Any, TypeAlias, TypeGuard
 
 from acetune.core.errors import SpaceError
+from acetune.core.formatting import is_whole_text
 from acetune.core.numbers import is_bool
 
 Scalar: TypeAlias = bool | int | float | str | None
@@ -131,6 +132,7 @@ class Choice:
                     f"an option must be a string, a number, a bool, None, or a dict of dimensions, "
                     f"got {option!r}; give it a name and look it up in the training function"
                 )
+            require_whole_text("an option", option)
 
     @property
     def size(self) -> int:
@@ -183,6 +185,15 @@ def choice(options: Sequence[Scalar | Mapping[str, Any]]) -> Choice:
     if isinstance(options, str) or not isinstance(options, Sequence):
         raise SpaceError(f"choice takes a list of options, got {options!r}")
     return Choice(tuple(options))
+
+
+def require_whole_text(what: str, value: object) -> None:
+    """Refuse a text with half a character, which the study file cannot hold."""
+    if isinstance(value, str) and not is_whole_text(value):
+        raise SpaceError(
+            f"{what} is {value!r}, with half a character (a lone surrogate), which no file can "
+            "hold; give another one"
+        )
 
 
 def is_scalar(value: object) -> TypeGuard[Scalar]:

@@ -39,6 +39,7 @@ from acetune.searchers.dimensions import (
     loguniform,
     place_in,
     randint,
+    require_whole_text,
     same,
     uniform,
     value_at,
@@ -224,6 +225,7 @@ class Space:
         for name, given in space.items():
             if not isinstance(name, str) or not name:
                 raise SpaceError(f"the name of a dimension must be a string, got {name!r}")
+            require_whole_text("the name of a dimension", name)
             here = f"{path}.{name}" if path else name
             value = read_dimension(given, here)
             if isinstance(value, Choice) and any(isinstance(o, Mapping) for o in value.options):
@@ -231,6 +233,7 @@ class Space:
             elif isinstance(value, (Float, Integer, Choice)):
                 tree[name] = _Searched(self._added(here, value, condition))
             elif is_scalar(value):
+                require_whole_text(f"space[{here!r}]", value)
                 tree[name] = _Fixed(value)
             elif isinstance(value, Mapping):
                 tree[name] = self._grown(value, here, condition)

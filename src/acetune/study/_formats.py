@@ -14,7 +14,7 @@ from acetune.certification.account import Account
 from acetune.core.errors import StudyFileError
 from acetune.core.reason import NO_REASON, Reason, Wording
 from acetune.study._validation import read_numbers
-from acetune.study.connections import connect_to_read
+from acetune.study.connections import computing_part, connect_to_read
 from acetune.trial.artifacts import sync_folder
 
 FORMAT = 7
@@ -261,7 +261,15 @@ _STEPS = {
 
 
 def known_format(db: sqlite3.Connection, path: Path) -> int:
-    """The format of a file; one that this version does not know is refused."""
+    """The format of a file; one that this version does not know is refused.
+
+    So is one with a part that computes something, perhaps without end.
+    """
+    if (part := computing_part(db)) is not None:
+        raise StudyFileError(
+            f"{path} is damaged, or not of acetune: its {part!r:.100} computes something when it "
+            "is used; it was left untouched"
+        )
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     if version > FORMAT:
         raise StudyFileError(

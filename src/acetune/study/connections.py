@@ -17,6 +17,11 @@ Clash = sqlite3.IntegrityError  # a row with this key is there already
 _MOUNTS = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(r"\\([0-7]{3})")  # a space in a name, say
 _NETWORKED = ("nfs", "cifs", "smb", "afs", "9p", "ceph", "lustre", "beegfs", "gpfs", "fuse.sshfs")
+_PLAIN = re.compile(r"CREATE (TABLE|INDEX|UNIQUE INDEX) ", re.IGNORECASE)
+_NO_CODE = re.compile(  # literals, names in quotes and comments
+    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^]]*\]|--[^\n]*|/\*.*?(?:\*/|\Z)""", re.DOTALL
+)
+_COMPUTES = re.compile(r"\b(CHECK|GENERATED|AS)\b", re.IGNORECASE)
 
 
 def connect(path: Path) -> Connection:
@@ -74,15 +79,33 @@ def write_copy(path: Path, place: Path) -> None:
         db.execute("VACUUM INTO ?", (str(place),))
 
 
-def lacks_log(path: Path) -> bool:
-    """Whether a file that may have a log is alone, and nobody is about to write it."""
+def is_accompanied(path: Path) -> bool:
+    """Whether a log or a lock lies beside a file: somebody may be writing it."""
     file = path.resolve()
     beside = (file.with_name(file.name + ending) for ending in ("-wal", "-journal", "-lock"))
-    if any(map(os.path.lexists, beside)):
+    return any(map(os.path.lexists, beside))
+
+
+def lacks_log(path: Path) -> bool:
+    """Whether a file that may have a log is alone, and nobody is about to write it."""
+    if is_accompanied(path):
         return False
     # nobody writes it, so it may be opened by hand; a copy that SQLite has made needs no log
     with path.open("rb") as opened:
         return opened.read(20)[18:] == b"\2\2"
+
+
+def computing_part(db: Connection) -> str | None:
+    """What of a database computes something when it is used, perhaps without end, if anything.
+
+    A view does, a trigger, a virtual table, and a table with generated columns or conditions.
+    """
+    for name, sql in db.execute("SELECT name, sql FROM sqlite_master WHERE sql NOT NULL"):
+        # SQLite goes by the statement alone, whatever the columns beside it say
+        code = _NO_CODE.sub(" ", str(sql))
+        if not _PLAIN.match(str(sql)) or _COMPUTES.search(code):
+            return str(name)
+    return None
 
 
 def network_file_system(path: Path, mounts: Path = _MOUNTS) -> str | None:

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 
 from acetune.interprocess.child import CAPTURED, Process, start_interpreter
 from acetune.study._formats import FORMAT
-from acetune.study.connections import connect_to_read, lacks_log, reading_address
+from acetune.study.connections import (
+    computing_part,
+    connect_to_read,
+    lacks_log,
+    reading_address,
+)
 from acetune.trial.hardware import thread_variables
 
 if TYPE_CHECKING:
@@ -56,7 +61,7 @@ class ReadAhead:
                 return
             with contextlib.closing(connect_to_read(path)) as db:
                 known = db.execute("PRAGMA user_version").fetchone()[0] == FORMAT
-                newest = _newest(db) if known else 0
+                newest = _newest(db) if known and computing_part(db) is None else 0
             if newest >= _MANY:
                 self._process = start_interpreter(
                     # -P: its neighbours here are not to be found in place of Python's own modules

@@ -14,13 +14,15 @@ import json
 import math
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from acetune.core.errors import (
     AcetuneError,
+    GoalError,
     MissingExtraError,
     StudyError,
     StudyFileError,
@@ -42,7 +44,12 @@ from acetune.study._formats import (
     read_wordings,
 )
 from acetune.study._validation import json_object, read_candidates, require_cells
-from acetune.study.connections import connect_to_read, lacks_log, network_file_system
+from acetune.study.connections import (
+    connect_to_read,
+    is_accompanied,
+    lacks_log,
+    network_file_system,
+)
 from acetune.trial.artifacts import (
     Kept,
     OutsideError,
@@ -52,10 +59,12 @@ from acetune.trial.artifacts import (
     sync_folder,
 )
 
+Durability: TypeAlias = Literal["process", "power"]
 FileFault = sqlite3.Error  # what writing may raise within a transaction; it ends in a StudyError
 _APPLICATION_ID = 0x41434554  # "ACET"
 _AT_ONCE = 10_000  # numbers in a query; SQLite takes 32,766
 _HEADER = 100  # bytes of a SQLite file before its tables
+_TORN_S = 1.0  # until what cannot be read is not merely being written
 _MARK_NAME = "being_written"
 _MARK = f"CREATE TABLE IF NOT EXISTS {_MARK_NAME} (process INTEGER)"  # is there until it is closed
 
@@ -296,6 +305,8 @@ class Store:
     def _writing(self) -> Store:
         """Begin to write: from now on there is a log beside the file."""
         self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("SELECT 1 FROM sqlite_master").fetchone()  # makes the log
+        self.put_on_disk()  # after a power cut a marked file without one would not be whole
         found = self.path.stat()
         self._place, self._size = (found.st_dev, found.st_ino), found.st_size
         kind = network_file_system(self.path)
@@ -306,6 +317,11 @@ class Store:
                 "run it; a local disk is safer"
             )
         return self
+
+    def outlast(self, durability: Durability) -> None:
+        """What commits survive from now on: that a process is killed, or a power cut too."""
+        self._db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'power' else 'NORMAL'}")
+        self._db.execute("PRAGMA fullfsync = ON")  # macOS has a sync that reaches the disk itself
 
     def require_in_place(self) -> None:
         """Raise StudyFileError if the file that is being written is not there any more.
@@ -1013,10 +1029,16 @@ def _plain(value: object) -> float | str:
         return str(value)
 
 
+def require_durability(value: str) -> None:
+    """Refuse what names nothing that a report may have to outlast."""
+    if value not in get_args(Durability):
+        raise GoalError(f"durability must be 'process' or 'power', got {value!r}")
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     # used by one thread at a time, but an experiment may be closed by another than ran it
     db = sqlite3.connect(path, timeout=10, check_same_thread=False)
-    # a commit survives the process being killed; only a power cut may lose the last moments
+    # a commit survives the process being killed; see Store.outlast for power cuts
     db.execute("PRAGMA synchronous = NORMAL")
     return db
 
@@ -1038,11 +1060,7 @@ def _inspect(path: Path) -> None:
     if size < _HEADER:
         raise StudyFileError(foreign)
     try:
-        # as if it never changed: nothing is put beside a file that may be another program's
-        with contextlib.closing(connect_to_read(path, "&immutable=1")) as db:
-            application = int(db.execute("PRAGMA application_id").fetchone()[0])
-            if application == _APPLICATION_ID:
-                known_format(db, path)
+        application = _application(path)
     except (sqlite3.Error, UnicodeDecodeError):
         raise StudyFileError(foreign) from None
     if application != _APPLICATION_ID:
@@ -1061,6 +1079,24 @@ def _inspect(path: Path) -> None:
         raise StudyFileError(f"{path} is damaged ({verdict}); it was left untouched")
 
 
+def _application(path: Path) -> int:
+    """Which program's database a file is; one of ours whose format is unknown is refused."""
+    give_up = time.monotonic() + _TORN_S
+    while True:
+        try:
+            # as if it never changed: nothing is put beside a file that may be another program's
+            with contextlib.closing(connect_to_read(path, "&immutable=1")) as db:
+                application = int(db.execute("PRAGMA application_id").fetchone()[0])
+                if application == _APPLICATION_ID:
+                    known_format(db, path)
+            return application
+        except (sqlite3.Error, StudyFileError):
+            # looked at without a lock, a file that is being written may be half old, half new
+            if not is_accompanied(path) or time.monotonic() > give_up:
+                raise
+            time.sleep(_TORN_S / 50)
+
+
 def require_log(path: Path) -> None:
     """Refuse a file that is marked as being written, and whose log is not beside it.
 
@@ -1073,6 +1109,8 @@ def require_log(path: Path) -> None:
             sql = f"SELECT 1 FROM sqlite_master WHERE name = '{_MARK_NAME}'"
             if db.execute(sql).fetchone() is None:
                 return
+        if not lacks_log(path):  # somebody has begun to write it since
+            return
     except (OSError, sqlite3.Error, UnicodeDecodeError):
         return  # something else is wrong, and said by those who know better
     raise StudyFileError(

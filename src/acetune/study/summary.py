@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from acetune.core.formatting import (
     count,
+    duration,
     estimate,
     harmless,
     missing_words,
     number,
     parameters,
+    size,
+    timing,
 )
 from acetune.core.goals import Constraint, Goals
 from acetune.core.reason import BUDGET_SPENT, ENOUGH, FAILED
@@ -107,7 +110,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         )
     if len(ledger.by_constraint) > 1:
         each = [
-            f"{name} {count(spent.checks, 'time')} in {_short(spent.seconds)}"
+            f"{name} {count(spent.checks, 'time')} in {timing(spent.seconds)}"
             for name, spent in ledger.by_constraint.items()
         ]
         rows.append(("measured", ", ".join(each)))
@@ -256,14 +259,14 @@ def _nothing_reported(result: StudyResult) -> str:
     if result.ended_code != BUDGET_SPENT.code or sum(result.counts.values()) > begun:
         return text
     budget = json.loads(result.info["settings"])["time_budget_s"]
-    text += f": the time budget of {_short(budget)} was spent before the first report"
+    text += f": the time budget of {timing(budget)} was spent before the first report"
     if not begun:
         text += ", while the workers were starting"
     elif not result.ledger.startup_s:
         text += f", while {count(begun, 'trial')} set up the training (before trial.steps)"
     else:
         text += (
-            f": {count(begun, 'trial')} took {_short(result.ledger.startup_s)} to set up and did "
+            f": {count(begun, 'trial')} took {timing(result.ledger.startup_s)} to set up and did "
             "not come to the end of a first step"
         )
     return f"{text}; raise time_budget_s, or see what takes so long with dry_run=True"
@@ -274,11 +277,6 @@ def _measuring_all(result: StudyResult) -> str:
     policy = json.loads(result.info["policy"])
     option = "one_by_one=False" if "one_by_one" in policy else "one_by_one = False in its class"
     return f"{policy['name']} with {option}"
-
-
-def _short(seconds: float) -> str:
-    """A duration that is to be compared: whole seconds would be too coarse below ten."""
-    return duration(seconds) if seconds >= 10 else f"{number(seconds, 2)} s"
 
 
 def _limit(constraint: Constraint) -> str:
@@ -318,23 +316,3 @@ def shown(path: Path) -> str:
     with contextlib.suppress(ValueError):
         path = path.relative_to(Path.cwd())
     return harmless(str(path))
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them: 45 s, 3 min 20 s, 2 h 5 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def size(count: int) -> str:
-    """Bytes as people say them."""
-    number = float(count)
-    for unit in ("B", "kB", "MB"):
-        if number < 1000:
-            return f"{number:.3g} {unit}"
-        number /= 1000
-    return f"{number:.3g} GB"

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acetune.core.errors import MissingExtraError
+from acetune.core.formatting import cut
 from acetune.trackers._service import Attempt, Begun, Ended, Fact, Values
 from acetune.trackers._tracker import Tracker
 
@@ -164,7 +165,7 @@ class _Mlflow:
         run = self._client.create_run(self._experiment, run_name=name, tags=dict(tags))
         run_id = str(run.info.run_id)
         known = [
-            Param(self._named(name), _short(str(value), _PARAM_LENGTH))
+            Param(self._named(name), cut(str(value), _PARAM_LENGTH, "..."))
             for name, value in params.items()
         ]
         for start in range(0, len(known), _PARAMS):
@@ -179,7 +180,7 @@ class _Mlflow:
     ) -> None:
         """Metrics and tags, in as few calls as MLflow allows."""
         known = [
-            RunTag(self._named(name), _short(text, _TAG_LENGTH))
+            RunTag(self._named(name), cut(text, _TAG_LENGTH, "..."))
             for name, text in (tags or {}).items()
         ]
         for part in range(max(-(-len(metrics) // _METRICS), -(-len(known) // _TAGS))):
@@ -204,7 +205,3 @@ class _Mlflow:
 def _own(facts: Mapping[str, Fact]) -> dict[str, str]:
     """Facts as tags of acetune's own."""
     return {f"acetune.{name}": str(value) for name, value in facts.items() if value is not None}
-
-
-def _short(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from acetune.core import formatting as words
 from acetune.core.goals import Constraint, Goals
 from acetune.study.answer import candidates_of, choose_answer
 from acetune.study.best_checkpoints import best_rows, better_misses, losses, valid_row
@@ -216,7 +217,7 @@ class FigureData:
 
 def limit_text(constraint: Constraint) -> str:
     """The limit with a sign as in print."""
-    return f"{'≤' if constraint.lower is None else '≥'} {constraint.limit:g}"
+    return words.limit(constraint.sense, constraint.limit, in_print=True)
 
 
 def pareto_front(strictness: Floats, loss: Floats) -> Whole:

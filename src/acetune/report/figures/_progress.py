@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from acetune.core.formatting import timing
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import FigureData, Floats, Whole, spread
 from acetune.report.figures._look import BEST_OF_ALL, MIDDLE, STAR, VALID, Json, note, scatter
@@ -11,7 +12,6 @@ from acetune.report.figures._values import (
     number,
     plain_near,
     safe,
-    seconds,
     short,
     time_unit,
     within_reach,
@@ -132,14 +132,14 @@ def _caption(digest: FigureData, improvements: int) -> str:
 def _alt(digest: FigureData, name: str, rows: Whole, everything: Floats) -> str:
     best = number(float(everything[-1]))
     if not digest.constrained:
-        return f"Best {name} {best} after {seconds(digest.end)}."
+        return f"Best {name} {best} after {timing(digest.end)}."
     if not len(rows):
-        return f"Nothing feasible in {seconds(digest.end)}; best {name} of all {best}."
+        return f"Nothing feasible in {timing(digest.end)}; best {name} of all {best}."
     first, last = digest.elapsed[rows[0]], digest.elapsed[rows[-1]]
     value = number(digest.checkpoint(int(rows[-1])).value)
     return (
-        f"First feasible checkpoint after {seconds(first)}; best feasible {name} {value} found "
-        f"after {seconds(last)} of {seconds(digest.end)}; best {name} of all, whatever the limits, "
+        f"First feasible checkpoint after {timing(first)}; best feasible {name} {value} found "
+        f"after {timing(last)} of {timing(digest.end)}; best {name} of all, whatever the limits, "
         f"{best}."
     )
 
@@ -148,7 +148,7 @@ def _table(digest: FigureData, rows: Whole, all_rows: Whole) -> SmallTable:
     lines = []
     for share in _SHARES:
         moment = share * digest.end
-        cells = [seconds(moment)]
+        cells = [timing(moment)]
         for which, losses in ((rows, digest.checked_loss(rows)), (all_rows, digest.loss[all_rows])):
             there = losses[digest.elapsed[which] <= moment + 1e-9]
             cells.append(number(float(there[-1] * digest.sign)) if len(there) else "none")

@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acetune.core.formatting import count
+from acetune.core.formatting import count, timing
 from acetune.report.figures._drawing import Bar, Drawing, SmallTable, lying_bars, nothing
 from acetune.report.figures._figure_data import FigureData
 from acetune.report.figures._look import ANSWER, BEST_OF_ALL, INVALID, NEUTRAL, VALID
-from acetune.report.figures._values import seconds
 from acetune.study.ledger import ledger_of
 
 _TITLE = "Time spent, and saved (an estimate)"
@@ -54,7 +53,7 @@ def time(digest: FigureData) -> Drawing:
         return nothing("time", _TITLE, "No costs have been recorded yet.")
 
     def share(value: float) -> str:
-        return f"{seconds(value)} ({value / spent:.0%})"
+        return f"{timing(value)} ({value / spent:.0%})"
 
     bars = [
         Bar("training", ledger.training_s, share(ledger.training_s), BEST_OF_ALL),
@@ -63,14 +62,14 @@ def time(digest: FigureData) -> Drawing:
     ]
     if ledger.waiting_s >= 1:
         label = "waiting, so that checks were measured alone"
-        bars.append(Bar(label, ledger.waiting_s, seconds(ledger.waiting_s), NEUTRAL, "."))
+        bars.append(Bar(label, ledger.waiting_s, timing(ledger.waiting_s), NEUTRAL, "."))
     if digest.constrained:
         label = "of it, on trials that were never valid"
         bars.append(Bar(label, ledger.invalid_s, share(ledger.invalid_s), INVALID, "/"))
-    saved = f"about {seconds(stopping.seconds)}" if stopping.estimated else "unknown"
+    saved = f"about {timing(stopping.seconds)}" if stopping.estimated else "unknown"
     bars.append(Bar("saved by stopping, an estimate", stopping.seconds, saved, ANSWER, "."))
     data, layout = lying_bars(bars)
-    wall = f"{seconds(digest.end)} on the clock"
+    wall = f"{timing(digest.end)} on the clock"
     table = SmallTable(["what", "time"], [[bar.label, bar.text] for bar in bars])
     alt = (
         f"Training {share(ledger.training_s)}, checks {share(ledger.checks_s)}, start-up "

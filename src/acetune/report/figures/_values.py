@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from acetune.core import formatting as words
 from acetune.report.figures._figure_data import Floats
-from acetune.study.summary import duration
 
 _DIGITS = 5
 _HUGE = 1e300  # not rounded: rounded up it might leave what a float holds
@@ -26,7 +25,7 @@ def short(text: object, most: int = 40) -> str:
     """
     # before anything else: what is cut off need not be looked at
     line = " ".join("".join(c if c.isprintable() else " " for c in str(text)[: 4 * most]).split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return words.cut(line, most)
 
 
 def safe(text: object, most: int = 40) -> str:
@@ -49,17 +48,6 @@ def number(value: float | None, digits: int = 4) -> str:
     if math.isinf(value):
         return "infinite" if value > 0 else "-infinite"
     return words.number(value, digits)
-
-
-def seconds(value: float) -> str:
-    """Seconds as people say them, with a digit more where there are few of them.
-
-    >>> seconds(0.0123), seconds(7.25), seconds(200)
-    ('12.3 ms', '7.2 s', '3 min 20 s')
-    """
-    if 0 < value < 1:
-        return f"{value * 1e3:.3g} ms"
-    return f"{value:.1f} s" if 0 < value < 10 else duration(value)
 
 
 def time_unit(span_s: float) -> tuple[float, str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import optuna
 from optuna.exceptions import ExperimentalWarning, StorageInternalError
@@ -77,7 +78,7 @@ def to_optuna(
         made = _create(storage, name, gathered)
         trials = frozen_trials(gathered, for_dashboard=for_dashboard)
         try:
-            _add(made, storage, trials)
+            made = _add(made, storage, trials)
         except BaseException:
             with contextlib.suppress(Exception):  # half a study is worse than none
                 _delete(storage, name)
@@ -101,7 +102,7 @@ def _storage(output: Target) -> BaseStorage:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix.lower() == ".log":
         _require_journal(path)
-        return JournalStorage(JournalFileBackend(str(path)))
+        return _OwnJournal(path)
     _require_database(path)
     return _database(f"{_SQLITE}{path}")
 
@@ -143,13 +144,64 @@ def _make_room(storage: BaseStorage, name: str, output: Target, force: bool) -> 
     _delete(storage, name)
 
 
-def _add(made: optuna.Study, storage: BaseStorage, trials: Iterator[FrozenTrial]) -> None:
+def _add(made: optuna.Study, storage: BaseStorage, trials: Iterator[FrozenTrial]) -> optuna.Study:
+    """The study with these trials."""
     if isinstance(storage, RDBStorage):
         from acetune.study.export import _optuna_database as rdb
 
         rdb.add_trials(storage, made.study_name, trials)
+    elif isinstance(storage, _OwnJournal):
+        with storage.file.at_once():
+            made.add_trials(trials)
+        # as everybody finds it, also if somebody else has written to the file meanwhile
+        made = optuna.load_study(study_name=made.study_name, storage=JournalStorage(storage.file))
     else:
         made.add_trials(trials)
+    return made
+
+
+class _JournalFile(JournalFileBackend):
+    """Optuna's journal, which may wait for the disk once for many trials, not for each."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._held: list[dict[str, Any]] | None = None
+        self._before = 0  # what is held
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Write what is written in here at the end of it; nothing of it if something raises."""
+        self._before = sum(1 for _ in super().read_logs(0))
+        held = self._held = []
+        try:
+            yield
+        finally:
+            self._held = None
+        super().append_logs(held)
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        if self._held is None:
+            super().append_logs(logs)
+        else:
+            self._held += logs
+
+    def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
+        known = super().read_logs(log_number_from)
+        if self._held is None:
+            yield from known
+            return
+        missing = self._before - log_number_from
+        if missing > 0:
+            yield from itertools.islice(known, missing)
+        yield from self._held[max(0, -missing) :]
+
+
+class _OwnJournal(JournalStorage):
+    """A storage whose file is known to be ours to hold back."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = _JournalFile(str(path))
+        super().__init__(self.file)
 
 
 def _delete(storage: BaseStorage, name: str) -> None:
