@@ -76,7 +76,7 @@ def report(
     )
     page.heading("Stopping rule")
     page.text(
-        f"Random search, a check costs {CHEAP} iterations. `hard` stops at the first violation; "
+        f"Random search, a check costs {CHEAP} steps. `hard` stops at the first violation; "
         "`noskip` checks also what cannot win."
     )
     _section(page, STOPPING, measured, against="ace")
@@ -95,7 +95,7 @@ def report(
     )
     _section(page, GEOMETRIC, measured, against="ace-noskip")
     page.heading("When checks are expensive")
-    page.text("ACE against the others with cheap checks and with checks 24 times an iteration.")
+    page.text("ACE against the others with cheap checks and with checks that cost 24 steps.")
     _section(page, PICTURE, measured, against="ace")
     page.heading("Truncation percentage")
     page.text(
@@ -165,7 +165,7 @@ def _share_text(measured: Mapping[Case, Measured]) -> str:
         shares.append(statistics.fmean(run.checked_every_step / run.trials for run in runs))
     return (
         f"Under the hard limit ACE checks {shares[0]:.0%} of its trials at every step when a check "
-        f"costs {CHEAP:g} iterations (paper: {SHARE_BETA_1[CHEAP]} %) and {shares[1]:.0%} when it "
+        f"costs {CHEAP:g} steps (paper: {SHARE_BETA_1[CHEAP]} %) and {shares[1]:.0%} when it "
         f"costs {EXPENSIVE:g} (paper, another task: {SHARE_BETA_1[EXPENSIVE]} %); the "
         "others once, at their end."
     )

@@ -53,8 +53,8 @@ def report(
     page.text(
         f"Replayed on `{table.name}`, {len(table.configs)} recorded LightGBM runs: "
         f"{plan.budget_s:g} s of simulated time on each of {WORKERS} workers, a check costs "
-        f"{CHEAP} mean iterations, {plan.seeds} seeds. The paper's runs took one hour on 4 "
-        "workers, with up to 21,000 rounds a trial, and three seeds. AUC in per cent, mean ± "
+        f"{CHEAP} mean steps, {plan.seeds} seeds. The paper's runs took one hour on 4 "
+        "workers, with up to 21,000 rounds per trial, and three seeds. AUC in per cent, mean ± "
         "standard deviation over seeds that found something feasible; the interval is a bootstrap "
         f"over configurations ({plan.samples} tables drawn anew, {plan.seeds_a_sample} seeds each, "
         "their spread put around the mean on the table itself; over seeds alone for ASHA with "

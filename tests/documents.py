@@ -50,9 +50,12 @@ FRAMEWORKS = {
 PRINTED = {
     "ask_and_tell.md": [r"^trial-\d+: rank \d+ of \d+", r"^best feasible: CheckedCheckpoint"],
     "concepts.md": [r"^5 valid stops", r"^4 invalid goes on", r"^best feasible: 0 0.8$"],
+    "dry_run.md": [r"^dry run: no error with rate="],
+    "ending_early.md": [r"^(?:patience_trials|target_reached) "],
     "extend/callback.md": [r"^15 trials ended"],
     "extend/constraint.md": [r"True\n.*False"],
     "extend/policy.md": [r"rank|stopped"],
+    "faults.md": [r"^None\n"],
     "howto/after_a_crash.md": [r"^1 +2 +finished +20$"],
     "howto/from_optuna.md": [r"^\{'rate': .*\n(?:.*\n)*FoundCheckpoint\(trial="],
     "howto/from_ray_tune.md": [r"^best feasible: \{'rate'"],

@@ -40,7 +40,7 @@ NOT_MEASURED = {  # looks like a measurement of speed; is a rule, a setting or a
     "gallery.md": {"0.5 ms"},  # limits
     "latency.md": {"0.25 ms"},
     "local.md": {"100 MB", "200 MB", "18 MB", "400 MB"},  # a threshold; what sharing saves
-    "resume.md": {"100 MB", "1 MB"},  # sizes of the models that a figure is about
+    "faults.md": {"100 MB", "1 MB"},  # sizes of the models that a figure is about
     "callbacks.md": {"1.4 times as long", "4 to 8 times as long"},  # CatBoost's own steps
 }
 INTRODUCTION = """# Speed

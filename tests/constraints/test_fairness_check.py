@@ -206,8 +206,8 @@ RATIO = "demographic_parity_ratio"
             r"'fair': demographic_parity_ratio is 1 .* did you mean lower=0\.8",
         ),
         (ODDS, {"lower": 0.1}, r"equalized_odds_difference is 0 .* did you mean upper=0\.1"),
-        (RATIO, {"lower": 1.2}, r"between 0 and 1, so nothing can meet lower=1\.2"),
-        (ODDS, {"upper": -0.1}, r"between 0 and 1, so nothing can meet upper=-0\.1"),
+        (RATIO, {"lower": 1.2}, r"between 0 and 1, so no model can keep lower=1\.2"),
+        (ODDS, {"upper": -0.1}, r"between 0 and 1, so no model can keep upper=-0\.1"),
     ],
 )
 def test_a_limit_that_no_fair_model_meets_is_refused(

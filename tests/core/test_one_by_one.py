@@ -102,7 +102,7 @@ def test_a_violated_one_is_enough() -> None:
 @pytest.mark.parametrize("values", [{}, {"a": 1.0}, {"b": 10.0}])
 def test_but_not_one_that_holds(values: dict[str, float]) -> None:
     missing = "b" if "a" in values else "a"
-    with pytest.raises(ReportError, match=f"unless one of them is violated; '{missing}' is miss"):
+    with pytest.raises(ReportError, match=f"unless one of them is broken; '{missing}' is miss"):
         GOALS.measurements(values)
 
 

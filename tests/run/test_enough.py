@@ -93,7 +93,7 @@ def test_patience_waits_for_a_feasible_answer(tmp_path: Path) -> None:
         ({"target": float("nan")}, "target must be a value of the objective, got nan"),
         ({"patience_trials": 0}, "patience_trials"),
         ({"patience_s": -1.0}, "patience_s must be a number of seconds"),
-        ({"max_trials": None, "target": 3.0}, "give a budget.*beside target and patience"),
+        ({"max_trials": None, "target": 3.0}, "give a budget.*with target and patience"),
     ],
 )
 def test_wrong_ends(options: dict[str, Any], error: str, tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_the_answer_is_that_of_the_limits_of_now(
     result = under(study, upper, callbacks=[events])
     assert (None if result.best is None else result.best.trial) == best
     assert (None if expected is None else expected.trial) == best
-    assert [note for note in events.notices if "judged anew" in note]
+    assert [note for note in events.notices if "judged again" in note]
     assert result.goals.constraints[0].upper == upper
     with reading(study) as store:
         assert read_result(store) == result  # as the slow, obvious reader has it
@@ -270,8 +270,7 @@ def require_judged_as_by_a_fresh_stopper(study: Path, policy: Policy, upper: flo
         other = its.trials[number]
         assert record.verdicts == other.verdicts and record.best_valid == other.best_valid
         # ranked as they would be, whatever was decided
-        mine_filed = [(step, group.id, key) for step, group, key in record.filings]
-        assert mine_filed == [(step, group.id, key) for step, group, key in other.filings]
+        assert record.filings == other.filings
 
 
 def test_what_the_searcher_is_told_is_of_the_limits_of_now(study: Path) -> None:
@@ -530,7 +529,7 @@ def test_a_certificate_is_about_the_limit_in_force_when_it_was_issued(study: Pat
     # and says nothing of a stricter one
     result = certified(study, 1.9, 1.0, on_changed_limit="judge_again", confirm=None)
     assert result.status == "holds"
-    assert "tested it against <= 2, the limit of then" in str(result)
+    assert "tested it against <= 2, the limit at that time" in str(result)
     (use,) = rows(study, "SELECT * FROM confirmations")
     assert use["status"] == "certified"  # as it was written
 

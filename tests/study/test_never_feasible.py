@@ -163,7 +163,7 @@ def test_a_limit_in_other_units_than_the_check_is_told(study: Path) -> None:
         Constraint("g", upper=-1, check=ranged(0)),
         Constraint("g", lower=80, check=ranged(0)),
     ):
-        with pytest.raises(GoalError, match="nothing can meet"):
+        with pytest.raises(GoalError, match="no model can keep"):
             tune(train, study.with_name("other.db"), constraints=[limit])
 
 

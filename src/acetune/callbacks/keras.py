@@ -80,7 +80,7 @@ class ReportCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras i
     A step is an epoch; with ``validation_freq=5`` every fifth one is reported. The last step is
     ``epochs``. Checks are called with a :class:`KerasCandidate`::
 
-        Constraint("gap", upper=0.1, check=lambda candidate: gap(candidate.model.predict(X_val)))
+        Constraint("gap", upper=0.1, check=lambda reported: gap(reported.model.predict(X_val)))
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class ReportCallback(Callback):  # type: ignore[misc]  # lightning is not typed 
     make one; the sanity check is none. How many there will be is taken from the trainer. Checks
     are called with a :class:`TorchCandidate`, in evaluation mode and without gradients::
 
-        Constraint("gap", upper=0.1, check=lambda candidate: gap(candidate.model))
+        Constraint("gap", upper=0.1, check=lambda reported: gap(reported.model))
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class ReportCallback(Callback):  # type: ignore[misc]  # lightning is not typed 
         Which metric of the validation is the objective, by the name it is logged with.
     scores:
         What ``validation_step`` returns its predictions as, if it returns a dict: they are put
-        together over the batches and are the ``scores`` of the candidate, so that a check need not
+        together over the batches and are ``reported.scores``, so that a check need not
         predict again. Of several validation loaders they are those of the first one, or of the one
         that ``metric`` names with Lightning's ``"/dataloader_idx_1"`` at its end; on several ranks
         those of rank 0's batches.

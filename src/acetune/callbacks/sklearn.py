@@ -66,7 +66,7 @@ def partial_fit(
     seed: int = 0,
     checkpoint_every: int | None = None,
 ) -> Any:
-    """Train an estimator by ``partial_fit``, one pass over the rows a step. Returns it.
+    """Train an estimator by ``partial_fit``, one pass over the rows per step. Returns it.
 
     Checks get the estimator. The best checkpoint is a deep copy.
 

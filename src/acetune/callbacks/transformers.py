@@ -40,8 +40,8 @@ class ReportCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
     taken from the trainer. Checks are called with a :class:`TorchCandidate`, in evaluation mode and
     without gradients::
 
-        Constraint("gap", upper=0.1, check=lambda candidate: gap(candidate.scores))
-        Constraint("failures", upper=0.2, check=lambda candidate: failures(candidate.model))
+        Constraint("gap", upper=0.1, check=lambda reported: gap(reported.scores))
+        Constraint("failures", upper=0.2, check=lambda reported: failures(reported.model))
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class ReportCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
         return None if folder is None else str(folder)
 
     def watch(self, compute_metrics: _Metrics) -> _Metrics:
-        """The same function; the predictions that it is shown become ``scores`` of the candidate.
+        """The same function; the predictions that it is shown become ``reported.scores``.
 
         A check that needs nothing else need not predict again. They are as the model gives them
         (logits, mostly), in the order of the evaluation data.

@@ -33,7 +33,7 @@ Output: TypeAlias = Annotated[Path, typer.Option("--output", "-o", help="The tab
 Configs: TypeAlias = Annotated[int, typer.Option(help="How many configurations, drawn at random.")]
 Seed: TypeAlias = Annotated[int, typer.Option(help="Of the configurations.")]
 Workers: TypeAlias = Annotated[
-    int | None, typer.Option(help="Worker processes; one a core by default.")
+    int | None, typer.Option(help="Worker processes; one per core by default.")
 ]
 TABLE = Path("curves.parquet")
 

@@ -60,7 +60,7 @@ def replay(
     cost_ratio: Annotated[
         list[float] | None,
         typer.Option(
-            help="Cost of a check over that of the mean iteration; as recorded by default. Repeat "
+            help="What a check costs, in mean training steps; as recorded by default. Repeat "
             "it for several cells."
         ),
     ] = None,
@@ -82,7 +82,7 @@ def replay(
         ),
     ] = None,
     processes: Annotated[
-        int | None, typer.Option(help="Processes that share the work; one a core by default.")
+        int | None, typer.Option(help="Processes that share the work; one per core by default.")
     ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write all runs and the summary here.")
@@ -90,8 +90,8 @@ def replay(
     plot: Annotated[
         Path | None,
         typer.Option(
-            help="Draw best feasible over time to this file, and means and ranks beside it (.html, "
-            ".png, .svg, .pdf)."
+            help="Draw best feasible over time to this file, and means and ranks next to it "
+            "(.html, .png, .svg, .pdf)."
         ),
     ] = None,
 ) -> None:

@@ -85,7 +85,7 @@ _OnChangedLimit = Annotated[
     ChangedLimit | None,
     typer.Option(
         help="Where limits were changed since the study was begun: refuse (default); or "
-        "judge-again: judge all that was measured by the limits of now, and go on."
+        "judge-again: judge all that was measured by the current limits, and go on."
     ),
 ]
 _Durability = Annotated[
@@ -95,7 +95,7 @@ _Durability = Annotated[
         "or power, a power cut too, which waits for the disk at each report."
     ),
 ]
-_Workers = Annotated[int | None, typer.Option(help="Worker processes; one a core by default.")]
+_Workers = Annotated[int | None, typer.Option(help="Worker processes; one per core by default.")]
 
 
 def run(

@@ -1,4 +1,4 @@
-"""Ready-made constraints: what a model must satisfy, and how it is checked.
+"""Ready-made constraints: limits that a model must keep, and their checks.
 
 Adding one is a check in a file of its own and a line in these tables; :class:`acetune.Constraint`
 itself is in ``core/goals.py``. Each part is loaded on first use: a worker that checks a model's

@@ -100,7 +100,7 @@ def as_weights(values: Any) -> NDArray[np.float64]:
     if lost.any():
         row = int(np.argmax(lost))
         raise GoalError(
-            f"sample_weight is {array[row].item()!r} in row {row}, as good as nothing beside the "
+            f"sample_weight is {array[row].item()!r} in row {row}, as good as nothing next to the "
             f"largest, {array.max().item()!r}: give it 0"
         )
     return scaled

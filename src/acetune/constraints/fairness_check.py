@@ -153,7 +153,7 @@ class FairnessCheck:
                 )
         if (limit < low) if given == "upper" else (limit > high):
             raise GoalError(
-                f"{name}: {self.metric} lies between {low:g} and {high:g}, so nothing can meet "
+                f"{name}: {self.metric} lies between {low:g} and {high:g}, so no model can keep "
                 f"{given}={limit:g}"
             )
         if (limit > high) if given == "upper" else (limit < low):

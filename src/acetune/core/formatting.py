@@ -122,7 +122,7 @@ def is_whole_text(text: str) -> bool:
 def missing_words(violation: float | None) -> str:
     """Why a check has no value of a constraint, by what the check came to.
 
-    A failed one has an infinite violation (in JSON none); others are left out once one is violated.
+    A failed one has an infinite violation (in JSON none); others are left out once one is broken.
 
     >>> missing_words(float("inf")), missing_words(1.2)
     ('failed', 'not measured')

@@ -1,4 +1,4 @@
-"""What is wanted: one objective, and the constraints a model must satisfy to qualify.
+"""What is wanted: one objective, and the constraints a model must keep to qualify.
 
 Inside acetune everything is minimised and every constraint reads ``g <= tau``. Signs are flipped
 here, once; whatever people see is in their own units.
@@ -156,7 +156,7 @@ _OTHER_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A limit that a model must satisfy, and how to check it.
+    """A limit that a model must keep, and how to check it.
 
     Parameters
     ----------
@@ -321,7 +321,7 @@ class Constraint:
         return self.scale if self.scale is not None else abs(self.limit) or 1.0
 
     def holds(self, measured: Estimate | FailedCheck) -> bool:
-        """Whether the measurement satisfies the limit; a failed check never does."""
+        """Whether the measurement keeps the limit; a failed check never does."""
         return not isinstance(measured, FailedCheck) and self.excess(measured) <= 0.0
 
     def keeps(self, measured: Estimate | FailedCheck) -> bool:
@@ -430,7 +430,7 @@ class Goals:
     def measurements(self, values: Mapping[str, object]) -> dict[str, Estimate | FailedCheck]:
         """Values by name, normalised; an unknown name is an error, and so is a missing one.
 
-        Only a check that found a limit violated may leave others out.
+        Only a check that found a limit broken may leave others out.
         """
         measured: dict[str, Estimate | FailedCheck] = {}
         values = as_dict(values, "constraints")
@@ -450,7 +450,7 @@ class Goals:
         if len(measured) < len(self.constraints) and not self.violated(measured):
             missing = [c.name for c in self.constraints if c.name not in measured]
             raise ReportError(
-                "a check covers all constraints, unless one of them is violated; "
+                "a check covers all constraints, unless one of them is broken; "
                 f"{missing[0]!r} is missing, got {quoted(list(values))}"
             )
         return measured
@@ -459,7 +459,7 @@ class Goals:
         """Whether every constraint holds, and the sum of the scaled violations.
 
         A constraint that was left out counts as a violation of 1: a checkpoint that is known to
-        satisfy it comes nearer than one that violates the others by as much.
+        keep it comes nearer than one that breaks the others by as much.
         """
         valid, violation, _ = self.judge_each(measured)
         return valid, violation

@@ -82,9 +82,9 @@ class Costs:
         return min(check / primary, sys.float_info.max)
 
     def order(self, names: Sequence[str]) -> tuple[str, ...] | None:
-        """Constraints in the order that finds a violated one for the least time on average.
+        """Constraints in the order that finds a broken one for the least time on average.
 
-        That is by cost over the odds of being violated; if they are independent, no other order
+        That is by cost over the odds of being broken; if they are independent, no other order
         does better. None while one was never timed.
 
         >>> costs = Costs(violated_n={"eod": 1, "afr": 9})

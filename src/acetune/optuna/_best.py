@@ -44,7 +44,7 @@ class FoundCheckpoint:
 
 
 def best(study: optuna.Study) -> FoundCheckpoint | None:
-    """The best checkpoint that was checked and satisfies every limit, or None.
+    """The best checkpoint that was checked and keeps every limit, or None.
 
     Checkpoints of trials that were pruned, failed or still run count as well, which
     ``study.best_trial`` does not know. Trials without a check never do.

@@ -264,7 +264,7 @@ def optuna_outcome(
         why = "not checked, as it could not win" if gated else "not checked"
     else:
         constraints = amounts(goals, found.measured, history.largest_violation)
-        why = "a valid checkpoint" if record.best_valid else "no checkpoint satisfied the limits"
+        why = "a valid checkpoint" if record.best_valid else "no checkpoint kept the limits"
     if record.best_valid is None and (stopped or (found is None and not ended.failed)):
         return OptunaOutcome(None, constraints, why)
     if ended.loss is None:  # Optuna takes NaN for a failure; a trial with checks is more than that

@@ -52,7 +52,7 @@ class AcePruner(BasePruner):
         The name of the objective, for ``report(auc=...)`` and for messages. Whether it is
         minimised or maximised is the study's own business.
     confirm_top:
-        Checks are skipped for what cannot come into the best so many valid trials.
+        Checks are skipped for what cannot be among this many best valid trials.
     for_dashboard:
         Write constraints also as Optuna 4 did, a list without names: optuna-dashboard up to 0.21
         reads only that, and without it shows every trial as feasible. In ``trial.constraints`` each

@@ -19,7 +19,7 @@ from acetune.policies.policy import Policy, adaptive_interval, best_step, settle
 
 _VIOLATED = Wording(
     "first_violation",
-    "violated at step {step}: the first violation stops",
+    "a limit is broken at step {step}: the first violation stops",
     "the first violation stops",
 )
 _GRACE = Wording(

@@ -1,4 +1,4 @@
-"""ACE2: ACE for checks of any price. docs/ace2.md has the reasoning and what each part gains."""
+"""ACE2: ACE for checks of any cost. docs/ace2.md has the reasoning and what each part gains."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _ROUNDING = 1e-9  # what is equal up to rounding counts as equal
 
 @dataclass(frozen=True)
 class ACE2(Policy):
-    """Check as seldom as its price asks for, and rank a trial only by what is known of it.
+    """Check as seldom as its cost asks for, and rank a trial only by what is known of it.
 
     What it does beyond :class:`~acetune.ACE`, none of which needs to be set:
 
@@ -66,7 +66,7 @@ class ACE2(Policy):
       valid: its objective says little then.
     - Where at least a third of all checks find valid, a trial is checked once, at its end, at its
       best.
-    - Of several constraints, those after the first violated one are not measured.
+    - Of several constraints, those after the first broken one are not measured.
     - A larger share of the invalid is stopped than of the others.
     - A trial without any check so far is stopped when it falls behind the best feasible
       checkpoint and has not improved for most of its training.
@@ -94,8 +94,8 @@ class ACE2(Policy):
     defer:
         Whether trials are checked at their end where many checks find valid.
     one_by_one:
-        Whether a check measures several constraints in turn, the cheapest and likeliest violated
-        first, and leaves out the rest once one is violated.
+        Whether a check measures several constraints in turn, the cheapest and likeliest broken
+        first, and leaves out the rest once one is broken.
 
     Nothing has to be tuned: the options are there to take it apart. A NaN or infinite objective
     ranks last in its group and never passes the gate.

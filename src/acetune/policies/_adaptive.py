@@ -36,10 +36,11 @@ _SPARED = Wording(
 )
 _HOPELESS = Wording(
     "hopeless",
-    "violated when last checked, with a chance of {chance:.0%} to hold the limits by step {by}",
-    "no longer likely to hold the limits",
+    "broke a limit at its last check; less than {below:.3g} % chance to keep all limits by step "
+    "{by}",
+    "no longer likely to keep the limits",
 )
-_OUTRUN = Wording(
+_CANNOT_CATCH_UP = Wording(
     "cannot_beat_the_answer",
     "would have to gain {needed:.3g} after step {step} to come to the best feasible checkpoints; "
     "no finished trial like it gained more than {gained:.3g}",
@@ -62,13 +63,13 @@ _SAFETY = 1.2815515655446008  # are kept at each octave with a probability of 0.
 _EXPECTED, _WEIGHT = 0.7, 4.0  # order kept before anything is known, and how many trials that is
 _FEWEST = 4  # reports at a step, from which on the worst are stopped
 _MOST = 0.9  # share that is stopped in an octave at most
-_TRAINED = 0.25  # share of its steps after which a trial may be said to be outrun
-_NEAREST = 0.25  # of those at a step: the share that is never without hope, nor outrun
+_TRAINED = 0.25  # share of its steps after which a trial may be said not to catch up
+_NEAREST = 0.25  # of those at a step: the share that is neither hopeless nor unable to catch up
 _KNOWN = 3  # pairs of checks from which on trends are believed
 _LIKELY = 0.5  # a check can wait while the limits will hold with this probability
 _AS_GOOD = 0.9  # or until the chance has come to this share of the best one later
 _HEAD_START = 0.15  # share of its steps before a trial's first check, half a check's time at most
-_SOON = 0.25  # of the price of a check: training between two checks at least
+_SOON = 0.25  # of the cost of a check: training between two checks at least
 _CHEAP = 0.5  # checks that cost no more than this many steps need not wait
 _AGREES = 0.2  # agreement from which on the objective says who will qualify
 
@@ -85,28 +86,31 @@ class Adaptive(Policy):
       limits are lost, a trial is checked just before; where they are gained, once they may be
       reached; where neither, when it has trained for a while since its last check. Cheap checks do
       not wait.
-    - **Hopeless trials** end: violated when last checked, with no chance to hold the limits later.
-    - **Outrun trials** end: after a quarter of its steps, a trial that would have to gain more than
-      any finished trial like it has gained from there on, to beat the best feasible checkpoint.
-    - The best quarter at a step is neither hopeless nor outrun: from them the study learns.
+    - **Hopeless trials** end: those that broke a limit at their last check, with hardly a chance to
+      keep all limits later.
+    - **Trials that cannot catch up** end: after a quarter of its steps, a trial that would have to
+      gain more than any finished trial like it has gained from there on, to beat the best feasible
+      checkpoint.
+    - The best quarter at a step is spared by both rules: from them the study learns.
     - **Never checked** trials are not stopped by their rank where few checks find valid and a
       better objective does not come with smaller violations.
-    - Of several constraints, those after the first violated one are not measured.
+    - Of several constraints, those after the first broken one are not measured.
 
-    What cannot be learned yet behaves like a truncation of about half in each octave of steps, once
-    there are four reports at a step.
+    What cannot be learned yet behaves like a truncation of about half while the number of steps
+    doubles, once there are four reports at a step.
 
     Parameters
     ----------
     invalid_truncation:
         Share of the invalid reports at a step that is stopped, ranked by violation.
     spacing:
-        Training between two checks that nothing else asks for, as a multiple of their price.
+        Training between two checks that nothing else asks for, as a multiple of their cost.
     hope:
-        A violated trial ends when its chance to hold the limits falls below this; 0: never.
+        A trial that breaks a limit ends when its chance to keep all of them later falls below
+        this; 0: never.
     one_by_one:
-        Whether a check measures several constraints in turn, the cheapest and likeliest violated
-        first, and leaves out the rest once one is violated.
+        Whether a check measures several constraints in turn, the cheapest and likeliest broken
+        first, and leaves out the rest once one is broken.
 
     >>> Adaptive()
     Adaptive(invalid_truncation=0.2, spacing=1.5, hope=0.05, one_by_one=True)
@@ -207,11 +211,11 @@ class Adaptive(Policy):
                 chance, by = self._chance(trial.progress, report, excess, history)
                 if chance < self.hope:
                     action, why = Action.STOP, _HOPELESS
-                    numbers = {"chance": chance, "by": by}
+                    numbers = {"chance": chance, "below": 100 * self.hope, "by": by}
             if action is Action.CONTINUE and history.gate < math.inf:
                 needed, gained = _to_gain(trial.progress, report, history)
                 if gained < needed:
-                    action, why = Action.STOP, _OUTRUN
+                    action, why = Action.STOP, _CANNOT_CATCH_UP
                     numbers = {"needed": needed, "gained": gained}
         return Decision(action, why, report.stratum, better + 1, n, step, numbers)
 

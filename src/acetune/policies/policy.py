@@ -35,7 +35,7 @@ _FROM_STEP = Wording(
     "at every step",
 )
 _BY_COST = (
-    ", because a check cost {ratio:.3g} times an iteration when the trial started and every step "
+    ", because a check cost {ratio:.3g} steps of training when the trial started and every step "
     "is cheaper below {threshold:.3g} (Theorem 1)"
 )
 _AT_END_BY_COST = Wording("checked_once_by_cost", _AT_END.sentence + _BY_COST, _AT_END.short)
@@ -81,7 +81,7 @@ class Policy(ABC):
     #: it looks at what was learned of the study so far: ``history.learning``, ``history.trend``
     #: and, in ``due``, ``trial.trend``; for others nothing is learned
     learns: bool = False
-    #: of several constraints the rest are left out once one is violated
+    #: of several constraints the rest are left out once one is broken
     one_by_one: bool = False
 
     # -- when to check ---------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def checked_every_step(schedule: Reason) -> bool:
 
 
 def check_order(policy: Policy, goals: Goals, costs: Costs) -> tuple[str, ...] | None:
-    """The order in which constraints are measured, up to the first violated one.
+    """The order in which constraints are measured, up to the first broken one.
 
     None: all of them, as declared.
     """

@@ -372,7 +372,7 @@ class Stopper:
     objective, mode:
         Name of the metric to optimise, and ``"min"`` or ``"max"``.
     constraints:
-        The limits a checkpoint must satisfy to be valid.
+        The limits a checkpoint must keep to be valid.
     policy:
         When to check and which trials to stop; :class:`~acetune.Adaptive` by default.
     confirm_top:
@@ -480,7 +480,7 @@ class Stopper:
     def order(self) -> tuple[str, ...] | None:
         """In which order to measure the constraints of a trial that starts now.
 
-        The rest may be left out once one of them is violated. None: measure all of them.
+        The rest may be left out once one of them is broken. None: measure all of them.
         """
         return check_order(self.policy, self.goals, self.history.costs)
 

@@ -29,7 +29,7 @@ from acetune.trial.artifacts import (
 
 @dataclass(frozen=True, slots=True)
 class BestResult:
-    """A checkpoint that satisfies every constraint.
+    """A checkpoint that keeps every limit.
 
     ``constraints`` are the estimates of its checks by name, as everywhere.
     ``checkpoint`` is the model that ``report(model=...)`` was given at that step, or the checkpoint
@@ -58,14 +58,14 @@ class BestResult:
         if self.checkpoint is None:
             raise ReportError(
                 f"no model was kept of step {self.step}: report it with trial.report(..., "
-                "model=...), or train the configuration again for so many steps"
+                "model=...), or train the configuration again for that many steps"
             )
         folder = Path(self.checkpoint.to_directory())
         wrong = None if self.model is None else fault(folder, self.model.digest, self.model.size)
         if wrong is not None:
             raise BrokenModelError(
                 f"the model of step {self.step} cannot be loaded: {folder} {wrong}; train the "
-                "configuration again for so many steps"
+                "configuration again for that many steps"
             )
         return load_model(folder)
 

@@ -36,7 +36,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
     Parameters
     ----------
     constraints:
-        The limits a checkpoint must satisfy. Checks may stand here or in ``trial.report``.
+        The limits a checkpoint must keep. Checks may stand here or in ``trial.report``.
     policy:
         When to check and which trials to stop: a policy or its name;
         :class:`~acetune.Adaptive` by default.
@@ -48,7 +48,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
     confirm_top:
         The gate compares with this many-th best valid trial.
     keep_models:
-        Models of the best so many trials are kept: those that ``report(model=...)`` was given.
+        Of how many of the best trials models are kept: those that ``report(model=...)`` was given.
 
     on_changed_check:
         Where the check of a constraint was changed since the study file was begun: ``"refuse"``

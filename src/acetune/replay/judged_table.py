@@ -94,7 +94,7 @@ class JudgedTable:
     ) -> CheckResult:
         """What a check of this checkpoint gives; a value that was never measured is a failure.
 
-        With an ``order`` of the constraints, those after the first violated one are left out.
+        With an ``order`` of the constraints, those after the first broken one are left out.
         """
         row = int(self.table.starts[config]) + step - 1
         measured: dict[str, Estimate | FailedCheck] = {}
@@ -112,7 +112,7 @@ class JudgedTable:
 
     @cached_property
     def feasible(self) -> NDArray[np.bool_]:
-        """Whether each row of the table satisfies all limits."""
+        """Whether each row of the table keeps all limits."""
         found = np.ones(len(self.table.cost_s), dtype=bool)
         for constraint in self.constraints:
             column = self.table.metrics[constraint.name]

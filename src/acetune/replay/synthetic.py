@@ -17,7 +17,7 @@ _DECIMALS = 4  # few, so that every machine makes the same table
 
 
 class BestFeasible(NamedTuple):
-    """The best checkpoint of a table that satisfies the limit; the earliest of equals."""
+    """The best checkpoint of a table that keeps the limit; the earliest of equals."""
 
     config: int
     step: int

@@ -424,6 +424,6 @@ def wrong_names(goals: Goals, answer: Mapping[str, object]) -> str | None:
         return f"confirm returned no {missing[0]!r}{instead}; {rules}"
     if unknown and objective not in answer:
         near = difflib.get_close_matches(str(unknown[0]), [objective], n=1)
-        hint = "did you mean the objective?" if near else "other metrics need the objective beside"
+        hint = "did you mean the objective?" if near else "other metrics need the objective too"
         return f"confirm returned the unknown {unknown[0]!r}, {hint}; {rules}"
     return None

@@ -36,7 +36,7 @@ class Settings:
             ends = (self.target, self.patience_trials, self.patience_s)
             raise GoalError(
                 "give a budget: time_budget_s=600, max_trials=100, or both"
-                + ", beside target and patience, which may never be reached"
+                + ", with target and patience, which may never be reached"
                 * any(end is not None for end in ends)
             )
         if self.target is not None and not is_number(self.target):

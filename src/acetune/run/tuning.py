@@ -179,7 +179,7 @@ def tune(
     callbacks: Sequence[StudyCallback] = (),
     dry_run: bool = False,
 ) -> StudyResult | DryRun:
-    """Search for the best configuration that satisfies the constraints.
+    """Search for the best configuration that keeps the limits.
 
     Parameters
     ----------
@@ -222,17 +222,18 @@ def tune(
         population that the fresh rows were drawn from, is at most ``1 - confidence``. Fixed when
         the study is created.
     keep_models:
-        Models of the best so many valid checkpoints stay on disk (at least ``confirm_top``), and of
-        so many stopped trials what they could go on from under other limits.
+        Of how many of the best valid checkpoints the models stay on disk (at least
+        ``confirm_top``), and of how many stopped trials what they could go on from under other
+        limits.
     time_budget_s, max_trials:
         Totals over all sessions of the study; at least one of them.
     target:
         The study ends when a feasible answer has an objective this good.
     patience_trials, patience_s:
-        It ends when there was no better feasible answer for so many ended trials, or for so many
-        seconds of search. Counted from the first feasible answer on.
+        It ends when there was no better feasible answer for this many ended trials, or seconds of
+        search. Counted from the first feasible answer on.
     workers, threads, devices:
-        Worker processes (one a core by default), threads for each, and devices shared out.
+        Worker processes (one per core by default), threads for each, and devices shared out.
     engine:
         ``"local"``: the workers are processes of this machine. ``"ray"``: they are actors of a Ray
         cluster, by default as many as fit it now, with as many threads as CPUs.
@@ -243,14 +244,14 @@ def tune(
     retries:
         How often a failed trial is tried again.
     report_timeout_s:
-        A trial that reports nothing for so long has failed.
+        A trial that reports nothing for this many seconds has failed.
     stop_grace_s:
-        A trial that was told to stop and goes on for so long is ended with its worker.
+        A trial that was told to stop and goes on for this many seconds is ended with its worker.
     max_failures:
-        So many failed trials one after another end the study; so do checks that raised in so many
-        trials, if no check of the study has ever given a number. A call of ``report`` that is wrong
-        in itself (no objective, an unknown constraint, no model for a check) ends it at once, as
-        long as no trial has reported anything.
+        This many failed trials one after another end the study; so do checks that raised in this
+        many trials, if no check of the study has ever given a number. A call of ``report`` that is
+        wrong in itself (no objective, an unknown constraint, no model for a check) ends it at once,
+        as long as no trial has reported anything.
     seed:
         Makes the searcher's suggestions repeatable.
     study:
@@ -265,7 +266,7 @@ def tune(
     on_changed_limit:
         What to do where limits, margins or scales of constraints have been changed since ``study``
         was begun. ``"refuse"`` (default) raises :class:`StudyChangedError`. ``"judge_again"``
-        judges all that was measured by the limits of now, and goes on. Stopped trials that would
+        judges all that was measured by the current limits, and goes on. Stopped trials that would
         not have been stopped by these, and that a checkpoint was kept of, go on from it. Looks at
         fresh data share one account whatever the limits. Earlier limits are in the study file and
         in the summary.

@@ -323,7 +323,7 @@ def _scaled(losses: Floats) -> Floats:
 
 
 def _known(excess: tuple[float, ...]) -> tuple[float, ...]:
-    """How far beyond each limit; NaN where a check left one out because another was violated.
+    """How far beyond each limit; NaN where a check left one out because another was broken.
 
     Where none was, a number is missing because its check failed, which never holds.
     """

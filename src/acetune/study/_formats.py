@@ -322,8 +322,8 @@ def keep_copy(db: sqlite3.Connection, path: Path, version: int) -> Path:
     except (OSError, sqlite3.Error) as error:
         raise StudyFileError(
             f"{path} has format {version} and has to be brought up to {FORMAT} for its study to go "
-            f"on; a copy of it has to be made beside it first, and cannot be: {error}; it was left "
-            "as it was"
+            f"on; a copy of it has to be made next to it first, and cannot be: {error}; it was "
+            "left as it was"
         ) from None
 
 

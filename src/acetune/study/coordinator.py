@@ -346,7 +346,7 @@ class StudyCoordinator(Coordinator):
     ) -> Observation | None:
         """Replay a report that was decided on under other limits.
 
-        Returns it if it was decided to stop, which would not be decided by the limits of now.
+        Returns it if it was decided to stop, which would not be decided by the current limits.
         """
         handle, asked = self._reopen(plan).begun, None
         record, policy = handle.record, self.stopper.policy
@@ -370,7 +370,7 @@ class StudyCoordinator(Coordinator):
         return asked
 
     def _go_on_with(self, freed: Mapping[tuple[int, int], Observation]) -> None:
-        """Trials that would not be stopped by the limits of now count as cut off.
+        """Trials that would not be stopped by the current limits count as cut off.
 
         Those that the policy would stop now that it knows all the others, and those without a
         checkpoint, count as they are.
@@ -392,7 +392,7 @@ class StudyCoordinator(Coordinator):
             one = len(going_on) == 1
             self.store.notices.append(
                 f"trial{'s' * (not one)} {', '.join(going_on)} go{'es' * one} on from "
-                f"{'its checkpoint' if one else 'their checkpoints'}: by the limits of now "
+                f"{'its checkpoint' if one else 'their checkpoints'}: by the current limits "
                 f"{'it' if one else 'they'} would not have been stopped"
             )
 

@@ -217,7 +217,7 @@ def _written(curve: Curve) -> EarlierTrial:
 
 
 def _checks(view: StudyView, rows: Array, goals: Goals) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """Its checks, judged by the limits of now: a step, and how far beyond each limit."""
+    """Its checks, judged by the current limits: a step, and how far beyond each limit."""
     names = [constraint.name for constraint in view.goals.constraints]
     checks = view.checks
     first, last = (np.searchsorted(checks.row, rows, side=side) for side in ("left", "right"))
@@ -230,7 +230,7 @@ def _checks(view: StudyView, rows: Array, goals: Goals) -> Iterator[tuple[int, t
                 FailedCheck("failed") if failed else Estimate(value, stderr)
             )
         if len(measured) < len(names) and not goals.violated(measured):
-            # the rest was left out as one was violated, which holds by the limits of now: of the
+            # the rest was left out as one was violated, which holds by the current limits: of the
             # rest nothing is known, whereas a curve would take it for checks that failed
             continue
         yield int(view.reports.checked_step[row]), goals.relative_excesses(measured)

@@ -151,8 +151,8 @@ def judged_now(
         if limit.name in bounds:
             why = (
                 f"these fresh rows have tested it against {limit.sense} "
-                f"{number(limits[limit.name], 6)}, the limit of then; other fresh rows can test it "
-                "again"
+                f"{number(limits[limit.name], 6)}, the limit at that time; other fresh rows can "
+                "test it again"
             )
             said = {"p_value": 1.0, "value": None, "refused": why, "more_rows": None}
             bounds[limit.name] = bounds[limit.name] | said
@@ -209,7 +209,7 @@ class FoundCheckpoint:
             raise ReportError(
                 f"no model was kept of trial {self.trial} step {self.step}: models are kept of the "
                 "best valid checkpoints, if reported with trial.report(..., model=...); train its "
-                "parameters again for so many steps"
+                "parameters again for that many steps"
             )
         fault = self.model_fault()
         if fault is not None:
@@ -230,7 +230,7 @@ class FoundCheckpoint:
         """What to use in place of a model that is lost."""
         other = self.next_best
         if other is None:
-            return "no other candidate has a model: train its parameters again for so many steps"
+            return "no other candidate has a model: train its parameters again for that many steps"
         return (
             f"next best is trial {other.trial} step {other.step} with {number(other.value)}: "
             "result.best.next_best.load()"

@@ -69,7 +69,7 @@ def judge_again(store: Store, description: Mapping[str, Any], what: Sequence[str
         store.put_earlier_checks(curves)
     changed = sum(before[verdict.seq] != verdict.stratum for verdict in verdicts)
     return (
-        f"{'; '.join(what)}: {count(len(verdicts), 'checked report')} judged anew, of which "
+        f"{'; '.join(what)}: {count(len(verdicts), 'checked report')} judged again, of which "
         f"{changed} came out otherwise"
     )
 

@@ -137,7 +137,7 @@ def _look_at_limit(constraint: Constraint, low: float, high: float) -> None:
     upper = constraint.lower is None
     between = f"lies between {low:g} and {high:g}, as its check says (value_range)"
     if (limit < low) if upper else (limit > high):
-        raise GoalError(f"{name} {between}, so nothing can meet {constraint.describe()}")
+        raise GoalError(f"{name} {between}, so no model can keep {constraint.describe()}")
     if (limit > high) if upper else (limit < low):
         percent = f"; for {limit:g} % write {limit / 100:g}" if 1 < limit <= 100 else ""
         warnings.warn(
@@ -284,7 +284,7 @@ def _compare_code(
     if data:
         warned.append(
             f"data that a check uses has changed since {store.path} was begun ({'; '.join(data)}); "
-            "values that were measured on the earlier data stay in the study, beside the new ones"
+            "values that were measured on the earlier data stay in the study, mixed with new ones"
         )
 
     def write() -> None:
@@ -379,8 +379,8 @@ def _changed_check(
     differences = "\n".join(f"  {line}" for line in lines)
     return (
         f"{_checks_of(changed)} in this call {'are' if several else 'is'} not the one"
-        f"{'s' * several} that {path} was begun with, whose values would stay beside the new "
-        f"ones:\n{differences}\n"
+        f"{'s' * several} that {path} was begun with, whose values would be mixed with the "
+        f"new ones:\n{differences}\n"
         f"To begin a new study give another file, study=..., or delete this one:  rm -r {path}*\n"
         f"{again}"
         "To go on all the same, because it still measures the same:  "
@@ -434,7 +434,7 @@ def _fixed(description: Mapping[str, Any], what: str) -> Any:
 
 
 _OTHER_LIMITS = (
-    "To go on under these limits, with all that was measured judged anew:  "
+    "To go on under these limits, with all that was measured judged again:  "
     'on_changed_limit="judge_again"\n'
     "(with acetune run: --on-changed-limit judge-again; with acetune resume: --limit NAME<=NUMBER)"
     "\n"

@@ -158,7 +158,7 @@ class StudyResult:
 
     @property
     def trials(self) -> pandas.DataFrame:
-        """One row a trial: parameters, how it ended, its best values.
+        """One row per trial: parameters, how it ended, its best values.
 
         ``constraint.NAME`` and ``stderr.NAME`` are of its best valid checkpoint, or of its nearest
         miss if it has none.
@@ -182,7 +182,7 @@ class StudyResult:
 
         The true answer is at least this good: checkpoints that were skipped because they could not
         win under the study's own limits were never checked, and where one of several constraints
-        was violated the others may not have been measured. What was judged on fresh data must keep
+        was broken the others may not have been measured. What was judged on fresh data must keep
         these limits there as well, or is left out. A limit that is chosen after looking needs
         other fresh data to confirm it.
         """

@@ -269,7 +269,7 @@ class Store:
                     require_cells(db)
                 store.notices.append(
                     f"{path.name} was brought up from format {version} to {FORMAT}; {copy.name} "
-                    "beside it is a copy of what it was: delete that when you like"
+                    "next to it is a copy of what it was: delete that when you like"
                 )
             with db:
                 db.execute(_MARK)
@@ -720,7 +720,7 @@ class Store:
     def checked_before(self) -> dict[int, tuple[int, float]]:
         """Step and objective of checkpoints that count as unchecked, by the ``seq`` of the report.
 
-        Not all of their constraints were measured, and what was holds by the limits of now.
+        Not all of their constraints were measured, and what was holds by the current limits.
         """
         found = self._db.execute(
             "SELECT e.seq, e.checked_step, e.checked_objective FROM earlier_verdicts e "
@@ -1115,7 +1115,7 @@ def require_log(path: Path) -> None:
         return  # something else is wrong, and said by those who know better
     raise StudyFileError(
         f"{path} is not whole: it was copied while it was written, or its process was killed, "
-        f"and {path.name}-wal, with what was written last, is not beside it. Copy both files; "
+        f"and {path.name}-wal, with what was written last, is not next to it. Copy both files; "
         "or, if there is no such file any more, go on with what is here:  python -c "
         f"\"import sqlite3; sqlite3.connect({str(path)!r}).execute('DROP TABLE {_MARK_NAME}')\""
     )

@@ -133,7 +133,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         models += f", and {size(ledger.code_bytes)} of code and data for the workers until it ends"
     goes = " (removed when this program ends: no study= was given)"
     where = shown(result.study) + (goes if is_temporary(result.study) else "")
-    rows.append(("on disk", f"{models}, beside {where}"))
+    rows.append(("on disk", f"{models}, next to {where}"))
     return [(name, harmless(text)) for name, text in rows]
 
 
@@ -154,14 +154,14 @@ def one_class_words(found: FoundCheckpoint) -> list[str]:
 
 
 _CHANGED = {
-    "accept": "a check was changed and that was accepted: values of the earlier one stand beside "
+    "accept": "a check was changed and that was accepted: values of the earlier one are mixed with "
     "those of the new one",
     "measure_again": "a check was changed, and the kept models were measured again: the earlier "
     "values were set aside, and other checkpoints count as never checked",
     "waiting": "a check was changed, and the kept models are to be measured again when the study "
     "goes on: until then no checkpoint counts as checked",
-    "data": "data that a check uses has changed: values on the earlier data stand beside the new "
-    "ones",
+    "data": "data that a check uses has changed: values on the earlier data are mixed with the "
+    "new ones",
     "confirm": "confirm was changed after it was used: what it said before stands",
 }
 
@@ -170,7 +170,7 @@ def what_changed(result: StudyResult) -> list[str]:
     """With which other limits and which changed checks the study went on, a sentence each."""
     said = [
         f"after {count(change['seq'], 'report')}, limits were changed and all that was measured "
-        f"was judged anew ({'; '.join(change['what'])})"
+        f"was judged again ({'; '.join(change['what'])})"
         for change in result.limit_changes
     ]
     for change in result.check_changes:

@@ -82,7 +82,7 @@ class StudyView:
         The latest attempt of each trial, in the order of their numbers.
     sessions, looks, check_changes, limit_changes, confirmations:
         The rows of these tables, in order; what was measured is decoded. What fresh data said is
-        judged by the limits of now.
+        judged by the current limits.
     ended:
         Why the last session ended; None while it runs, or if it was killed.
     models:

@@ -21,7 +21,7 @@ class Plan(NamedTuple):
     interval: int | None
     gate: float  # f*: a checkpoint worse than this cannot win
     keep_below: float  # models of valid checkpoints up to this loss are kept
-    # constraints as they are to be measured, up to the first violated one; None: all, as declared
+    # constraints as they are to be measured, up to the first broken one; None: all, as declared
     order: tuple[str, ...] | None = None
     trend: Trend | None = None  # how limits move along training, for policies that learn
 

@@ -200,7 +200,7 @@ def sentiment_suite(most: int = 50, seed: int = 0) -> Suite:
     Parameters
     ----------
     most:
-        Up to so many cases a test.
+        Up to this many cases per test.
 
     >>> suite = sentiment_suite(most=5)
     >>> len(suite.tests), max(len(test.cases) for test in suite.tests)
@@ -302,7 +302,7 @@ def load_checklist(
         Names; the paper's 21 by default, None for all whose rule is known (CheckList writes some
         expectations as code).
     most, seed:
-        Up to so many cases a test, drawn with this seed.
+        Up to this many cases per test, drawn with this seed.
     """
     if isinstance(tests, str):
         raise GoalError(f"tests must be a list of names, got {tests!r}")

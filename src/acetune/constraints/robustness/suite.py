@@ -221,7 +221,7 @@ class BehaviouralTest:
         for number, case in enumerate(self.cases):
             if len(case) < 2:
                 raise GoalError(
-                    f"test {self.name!r}: case {number} has no variant beside {list(case)}"
+                    f"test {self.name!r}: case {number} has no variant, only {list(case)}"
                 )
 
     def _require_labels(self, given: int | Sequence[int]) -> tuple[int, ...]:
@@ -307,7 +307,7 @@ class Suite:
         return found
 
     def sample(self, most: int = 300, seed: int = 0) -> Suite:
-        """At most so many cases a test, drawn at random; a test's draw depends on its name only."""
+        """At most this many cases per test, drawn at random by the name of the test."""
         require_whole("most", most, least=1)
         require_whole("seed", seed, least=0)
         return Suite(test.sample(most, _generator(seed, test.name)) for test in self.tests)

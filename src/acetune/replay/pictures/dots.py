@@ -29,7 +29,7 @@ def dots(
     names = chosen(policies, (summary.policy for summary in found))
     cells = list(dict.fromkeys(summary.cell for summary in found if summary.policy in names))
     titles, shared = cell_titles(cells)
-    told = "Mean and 95 % interval; beside it the runs that found nothing feasible"
+    told = "Mean and 95 % interval; next to it the runs that found nothing feasible"
     label = int(16 + 7.2 * max(map(len, names)))
     panels = Panels(
         len(cells),

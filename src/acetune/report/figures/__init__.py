@@ -1,4 +1,4 @@
-"""The figures of a study, one a file.
+"""The figures of a study, one per file.
 
 Each is a function of a :class:`~acetune.report.figures._figure_data.FigureData` and returns a
 :class:`~acetune.report.figures._drawing.Drawing`: the figure with its title, caption, a description

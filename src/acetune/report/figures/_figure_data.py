@@ -43,7 +43,7 @@ class CheckpointRow(NamedTuple):
 class Measured(NamedTuple):
     """Checkpoints whose checks did not fail: a row each, a column a constraint.
 
-    A constraint that was left out, as another one was violated, is NaN.
+    A constraint that was left out, as another one was broken, is NaN.
     """
 
     rows: Whole
