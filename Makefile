@@ -20,7 +20,8 @@ help:
 	@echo "make lint    the first three of these"
 	@echo "make docs    the documentation as a site, in site/"
 	@echo "make screenshots   the pictures of report, dashboard and terminal in docs/"
-	@echo "make bench   the benchmarks of speed, side by side with peers (25 minutes; BENCHMARKS=NAME: one)"
+	@echo "make bench   the benchmarks of speed, side by side with peers that were not measured on"
+	@echo "             this code yet (all: 60 to 75 minutes; BENCHMARKS=NAME: one; AGAIN=1: measured or not)"
 	@echo "make bench-quick   each of them on small sizes, which writes nothing (under 5 minutes)"
 	@echo "make paper   the paper's tables and figures again, in results/ (over 40 minutes)"
 	@echo "make release builds the packages in dist/, after all checks (docs/releasing.md)"
@@ -63,7 +64,9 @@ screenshots: $(VENV)/.dev
 	$(BIN)/python tools/make_cast.py
 
 bench: $(VENV)/.dev
-	@for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py || exit; done
+	@names="$(BENCHMARKS)"; \
+	test -n "$(AGAIN)" || names=$$($(BIN)/python tools/make_speed_page.py --due $$names) || exit; \
+	for name in $$names; do $(BIN)/python benchmarks/$$name.py || exit; done
 	$(BIN)/python tools/make_speed_page.py
 
 bench-quick: $(VENV)/.dev

@@ -311,7 +311,7 @@ def median(costs: list[Cost], field: str) -> float:
 
 
 def ratio(a: list[Cost], b: list[Cost], field: str = "per_report") -> float:
-    """Median over the rounds of how many times dearer a report is with ``a`` than with ``b``."""
+    """Median over the rounds of what a report costs with ``a``, over that with ``b``."""
     pairs = zip(a, b, strict=True)
     ratios: list[float] = [getattr(x, field) / getattr(y, field) for x, y in pairs]
     return statistics.median(ratios)

@@ -3,7 +3,8 @@
 A model is a file of random bytes, written into a folder that then gets its name. The contenders
 write the same bytes in turns: plainly, with a checksum, and as studies do, with a checksum and
 everything synced to disk. Then whole studies that keep a model at each step, each a new best: as
-they are, and with the workers' sync left out. The disk is that of the temporary folder (TMPDIR).
+they are, and with the workers' sync left out. And studies that keep none, whose reports outlast a
+killed process, or a power cut too. The disk is that of the temporary folder (TMPDIR).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TypeAlias
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import acetune
+from acetune.study.store import Durability
 from acetune.trial.artifacts import Kept, kept_name, read_through, write_folder
 from benchmarks.common import results_folder, run_main, say
 from benchmarks.speed import SpeedPage
@@ -71,8 +73,10 @@ def in_turns(contenders: Contenders, rounds: int) -> dict[str, list[float]]:
     return found
 
 
-def study_seconds(size: int, steps: int, sync: bool) -> float:
-    """Seconds a report in a study that keeps a model of this size at each step."""
+def study_seconds(
+    size: int, steps: int, sync: bool = True, durability: Durability = "process"
+) -> float:
+    """Seconds a report in a study that keeps a model of this size at each step; 0: none."""
     with tempfile.TemporaryDirectory() as name:
         taken = Path(name) / "seconds"
 
@@ -82,7 +86,7 @@ def study_seconds(size: int, steps: int, sync: bool) -> float:
                 os.fsync = lambda fd: None  # in this worker alone
             began = 0.0
             for step in trial.steps(steps):
-                trial.report(1 / step, model=model)
+                trial.report(1 / step, model=model or None)
                 began = began or time.perf_counter()  # without the first
             taken.write_text(str((time.perf_counter() - began) / (steps - 1)))
 
@@ -95,11 +99,21 @@ def study_seconds(size: int, steps: int, sync: bool) -> float:
             max_trials=1,
             workers=1,
             study=Path(name) / "study.db",
+            durability=durability,
             progress=False,
         )
-        if result.ledger.reports != steps or result.best is None:
+        if result.ledger.reports != steps or (size and result.best is None):
             raise RuntimeError(f"{result.ledger.reports} reports where {steps} were made")
         return float(taken.read_text())
+
+
+def reports_outlasting(rounds: int, steps: int) -> dict[str, list[float]]:
+    """Seconds a report of each durability, round by round."""
+    found: dict[str, list[float]] = {"process": [], "power": []}
+    for _ in range(rounds):
+        found["process"].append(study_seconds(0, steps))
+        found["power"].append(study_seconds(0, steps, durability="power"))
+    return found
 
 
 def ratio(a: Sequence[float], b: Sequence[float]) -> float:
@@ -174,6 +188,24 @@ def main(arguments: Sequence[str]) -> None:
             peers=[second * 1e3 for second in taken[WITHOUT]],
         )
     page.table(["model", WITHOUT, AS_IT_IS], rows)
+    lasting = reports_outlasting(max(1, rounds // 3), 100 if options.quick else 1000)
+    say("studies without models: done")
+    page.add(
+        "Milliseconds a report in a study (one worker) that keeps no model, by what acknowledged",
+        "reports outlast (`durability=`):",
+        "",
+    )
+    times = ratio(lasting["power"], lasting["process"])
+    cells = [ms(lasting["process"]), f"{ms(lasting['power'])} ({times:.1f})"]
+    page.table(["a killed process", "a power cut"], [cells])
+    page.figure(
+        "report-outlasting-power",
+        "a report that outlasts a power cut",
+        [second * 1e3 for second in lasting["power"]],
+        "ms",
+        peer="one that outlasts a killed process",
+        peers=[second * 1e3 for second in lasting["process"]],
+    )
     page.write(results_folder(options.results, options.quick))
 
 

@@ -338,8 +338,8 @@ def add_ours(page: SpeedPage, speeds: list[Speed], setting: Setting, rounds: int
         f"{WORKERS} simulated workers, random search, one process. Curves are made by code from a "
         "seed.",
         "",
-        f"ACE with eod <= {LIMIT:g}, a check as dear as {COST_RATIO:g} steps, on {len(lengths):,} "
-        f"configurations of {lengths.min()} to {lengths.max():,} steps",
+        f"ACE with eod <= {LIMIT:g}, a check as expensive as {COST_RATIO:g} steps, on "
+        f"{len(lengths):,} configurations of {lengths.min()} to {lengths.max():,} steps",
         f"({lengths.sum():,} rows): **{median_rate(speeds):,.0f} reports a second** "
         f"({spread(speeds)}), {one.reports / one.replays:,.0f} reports of",
         f"{one.trials / one.replays:,.0f} trials a replay.",

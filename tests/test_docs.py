@@ -53,6 +53,12 @@ def test_the_example_of_the_readme_is_the_end_of_the_one_on_fairness() -> None:
     assert block.startswith("def train")
 
 
+def test_the_readme_counts_the_lines_that_the_guides_mark_as_new() -> None:
+    guides = [ROOT / "docs" / "howto" / f"from_{name}.md" for name in ("optuna", "ray_tune")]
+    new = [len(block.marked) for guide in guides for block in blocks(guide) if block.marked]
+    assert f"{new[0]} and {new[1]} new lines" in README
+
+
 def test_the_readme_is_read_in_five_minutes() -> None:
     assert README.count("\n") <= 150
 
@@ -66,6 +72,8 @@ def test_the_commands_of_the_replay_run(tmp_path: Path) -> None:
         words = [sys.executable, "-m", *command.split()]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=170)
         assert done.returncode == 0, done.stderr
+        if words[3] == "replay":  # a budget that lets policies find something
+            assert re.search(r"^adaptive +0\.\d+ ± ", done.stdout, re.MULTILINE), done.stdout
     assert (tmp_path / "over-time.html").exists()
 
 

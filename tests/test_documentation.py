@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gzip
 import importlib
 import inspect
 import itertools
@@ -138,7 +139,7 @@ def test_the_pictures_are_what_their_script_draws(tmp_path: Path) -> None:
     committed, maker.OUT = maker.OUT, tmp_path
     maker.main()
     drawn = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
-    of_a_study = {"study.svg", "cast.svg"}  # by other scripts, from studies that they run
+    of_a_study = {"cast.svg"}  # by another script, from a study that it runs
     assert set(drawn) | of_a_study == {path.name for path in committed.glob("*.svg")}
     for name, text in drawn.items():
         assert text == (committed / name).read_text(encoding="utf-8"), (
@@ -158,6 +159,44 @@ def test_the_picture_of_a_study_has_all_that_happened(tmp_path: Path) -> None:
     assert kinds["p v"] == 2 * (measured & ~beyond).sum() > 0
     assert kinds["f last"] == 1
     assert f"{len(study.trials)} learning curves" in str(drawn.get("aria-label"))
+
+
+def _gallery(folder: Path) -> dict[str, Path]:
+    """The studies of the gallery, unpacked."""
+    unpacked = {}
+    for packed in sorted((DOCS / "gallery").glob("*.db.gz")):
+        path = folder / packed.name.removesuffix(".gz")
+        path.write_bytes(gzip.decompress(packed.read_bytes()))
+        unpacked[path.stem] = path
+    return unpacked
+
+
+def test_pictures_and_studies_of_the_gallery_are_those_of_the_examples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    gallery, painter = _tool("make_gallery"), _tool("make_study_picture")
+    studies = _gallery(tmp_path)
+    assert set(studies) == set(gallery.STUDIES)
+    for name, (example, what) in gallery.STUDIES.items():
+        study = painter.read(studies[name])
+        committed = (DOCS / "gallery" / f"{name}.svg").read_text(encoding="utf-8")
+        assert painter.picture(study, what) == committed, f"python tools/make_gallery.py {name}"
+        source = (ROOT / "examples" / f"{example}.py").read_text(encoding="utf-8")
+        for constraint in study.about["constraints"]:
+            side = next(side for side in ("upper", "lower") if constraint.get(side) is not None)
+            assert f"{side}={constraint[side]}" in source, f"{name}: {constraint['name']}"
+
+
+def test_the_readme_shows_what_the_study_of_its_picture_printed(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "(docs/gallery/credit.svg)" in readme
+    shown = re.findall(r"^    (best feasible .*(?:\n    .*)*)", readme, re.MULTILINE)
+    printed = str(acetune.load(_gallery(tmp_path)["credit"]))
+    numbers = re.findall(r"\d[\d.,]*\d|\d", shown[0])
+    assert len(numbers) > 12
+    assert set(numbers) <= set(re.findall(r"\d[\d.,]*\d|\d", printed))
+    assert re.search(r"^ *status +certified$", shown[0], re.MULTILINE)
 
 
 def _tool(name: str) -> Any:
@@ -294,13 +333,26 @@ def test_nothing_on_the_site_comes_from_the_network(site: Path) -> None:
         assert not re.search(r"url\([\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8"))
 
 
-def test_the_pages_are_for_everyone_and_fit_a_phone(site: Path) -> None:
-    with browsing() as browser:
-        for page, dark in (("index", False), ("howto/lightgbm", True), ("gallery", False)):
-            with opened(browser, site / f"{page}.html", width=390, dark=dark) as watched:
-                assert watched.serious_findings() == []
-                wide = "document.documentElement.scrollWidth > innerWidth"
-                assert not watched.page.evaluate(wide), page
+def test_colours_have_contrast_on_pages_of_each_kind(site: Path) -> None:
+    """They have what is on any: cards, code, marked lines, tables, pictures, signatures."""
+    kinds = ["index", "start", "howto/lightgbm", "gallery", "certificates", "reference/ray"]
+    with browsing() as browser, opened(browser, site / "index.html", width=390) as watched:
+        for page, colours in zip(kinds, itertools.cycle(["light", "dark"]), strict=False):
+            watched.page.emulate_media(color_scheme=colours)
+            watched.page.goto((site / f"{page}.html").as_uri())
+            assert watched.serious_findings() == [], page
+
+
+@pytest.mark.timeout(400)
+def test_every_page_is_for_everyone_and_fits_a_phone(site: Path) -> None:
+    elsewhere = {site / "404.html", *(site / "gallery").glob("*.html")}  # those in tests/report
+    pages = sorted({*site.rglob("*.html")} - elsewhere)
+    with browsing() as browser, opened(browser, site / "index.html", width=390) as watched:
+        for page in pages:
+            watched.page.goto(page.as_uri())
+            assert watched.serious_findings(contrast=False) == [], page
+            wide = "document.documentElement.scrollWidth > innerWidth"
+            assert not watched.page.evaluate(wide), page
 
 
 def test_every_study_of_the_gallery_has_its_report_page(site: Path) -> None:

@@ -11,7 +11,12 @@ import acetune
 from documents import ROOT
 from tools import make_speed_page
 from tools.pythons import supported
-from tools.release import ProblemError, refuse_if_measured_on_older_code, refuse_if_not_dated
+from tools.release import (
+    ProblemError,
+    readme_for_an_index,
+    refuse_if_measured_on_older_code,
+    refuse_if_not_dated,
+)
 
 
 def test_the_version_is_the_same_everywhere() -> None:
@@ -43,3 +48,17 @@ def test_figures_of_older_code_are_not_released(monkeypatch: pytest.MonkeyPatch)
         refuse_if_measured_on_older_code()
     monkeypatch.setattr(make_speed_page, "older", lambda found: ["gpu"])
     refuse_if_measured_on_older_code()
+
+
+def test_the_readme_of_the_packages_leads_nowhere_that_an_index_has_not() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "](docs/" in readme
+    packaged = readme_for_an_index(readme)
+    assert re.findall(r"\]\((?!https://)", packaged) == []
+    assert "![" not in packaged
+    assert "Read on" in packaged and "constraints=[acetune.Constraint(" in packaged
+    assert "With Python" in packaged and "pip install 'acetune[lightgbm]'" in packaged
+    kept = "![A](https://a.b/c.svg) and [PEP 8](https://a.b)\n"
+    assert readme_for_an_index(f"![Picture](docs/a.svg)\n\n[Start](docs/a.md): {kept}") == (
+        f"Start: {kept}"
+    )

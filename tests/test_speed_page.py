@@ -7,12 +7,14 @@ import re
 import shutil
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from documents import ROOT
 from tools import make_speed_page
 from tools.make_speed_page import ProblemError
+from tools.speed_curves import curves
 
 
 def test_page_and_documents_say_what_was_measured() -> None:
@@ -28,6 +30,29 @@ def test_every_benchmark_of_speed_is_on_the_page() -> None:
         assert f"benchmarks/{name}" in found[name]["measures"]
     figures = [figure["name"] for result in found.values() for figure in result["figures"]]
     assert len(figures) == len({*figures})
+
+
+def test_figures_that_count_something_are_drawn() -> None:
+    some = [figure(f"driver-{held}", cost) for held, cost in ((1000, 12.0), (10, 30.0), (100, 6.0))]
+    one = figure("constraints-1", 15.0)  # no curve
+    drawn = curves({"figures": [*some, one, figure("driver-time", 9.0)]})
+    assert [*drawn] == ["reports"]
+    svg = ElementTree.fromstring(drawn["reports"])
+    texts = [text.text for text in svg.iterfind(".//{*}text")]
+    assert texts[0] == "CPU time of a report in the driver, ms"
+    assert texts[-3:] == ["10", "100", "1,000"]
+    circles = [(float(c.attrib["cx"]), float(c.attrib["cy"])) for c in svg.iterfind(".//{*}circle")]
+    (x, a), (y, b), (z, c) = circles
+    assert y - x == pytest.approx(z - y)  # by the logarithm
+    assert a < c < b  # the most on top
+    zero = 200  # where the axis is
+    assert (zero - a) / (zero - b) == pytest.approx(5, abs=0.05)
+
+
+def test_a_run_that_was_interrupted_goes_on_with_what_is_not_measured_yet(project: Path) -> None:
+    assert make_speed_page.due(["rule", "other"], project) == ["other"]
+    (project / "src/acetune/core/rule.py").write_text("LIMIT = 4\n", encoding="utf-8")
+    assert make_speed_page.due(["rule", "other"], project) == ["rule", "other"]
 
 
 def figure(name: str, ours: float, peer: float | None = None) -> dict[str, Any]:

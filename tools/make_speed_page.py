@@ -5,7 +5,7 @@ and gives every link to a figure on that page, such as ``[0.3 ms](results/speed.
 figure as its text. A link to a figure that no benchmark has written is an error, and so is a time
 or size in the documentation that leads to no source.
 
-    python tools/make_speed_page.py [--check]
+    python tools/make_speed_page.py [--check | --due NAME...]
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.source_hash import source_hash
+from tools.speed_curves import CURVES, curves
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = "docs/results/speed.md"
@@ -48,9 +49,14 @@ INTRODUCTION = """# Speed
 What acetune costs, beside what people use instead. The page is made from `benchmarks/results/`; \
 every figure of speed in the README and in this documentation leads here.
 
-    make bench                              # all of it, on two cores that nothing else uses
+    make bench                              # what was not measured on this code, see below
     make bench BENCHMARKS=decision_cost     # one of them
+    make bench AGAIN=1                      # measured or not
     make bench-quick                        # under five minutes; writes nothing
+
+All of it takes 60 to 75 minutes on two cores that nothing else uses. It may be interrupted: each \
+benchmark writes its own result, and the next `make bench` goes on with those that are missing or \
+that measured other code.
 
 Contenders take turns in one run, round by round: compare ratios, not times. `acetune` and \
 `beside` are medians over the rounds, with the least and the most in brackets; `ratio` is the \
@@ -80,6 +86,13 @@ def older(found: Mapping[str, Mapping[str, Any]], root: Path = ROOT) -> list[str
         for name, result in found.items()
         if source_hash(result["measures"], root=root) != result["code"]
     ]
+
+
+def due(names: Sequence[str], root: Path = ROOT) -> list[str]:
+    """Those of the benchmarks that have not measured the code there is now."""
+    found = results(root)
+    measured = {*found} - {*older(found, root)}
+    return [name for name in names if name not in measured]
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -142,8 +155,14 @@ def page(found: Mapping[str, Mapping[str, Any]]) -> str:
     parts.append("\n".join(["| | measured | wanted |", "|---|---:|---:|", *rows, ""]))
     for name, result in found.items():
         parts += [f"## {result['title']}\n", _about(name, result), _table(result)]
+        parts += [f"![{CURVES[curve].title}]({picture(name, curve)})\n" for curve in curves(result)]
         parts.append("\n".join(result["details"]).strip() + "\n")
     return "\n".join(parts)
+
+
+def picture(name: str, curve: str) -> str:
+    """The file of a curve, beside the page."""
+    return f"speed-{name}-{curve}.svg"
 
 
 def _about(name: str, result: Mapping[str, Any]) -> str:
@@ -237,6 +256,9 @@ def made(root: Path = ROOT) -> dict[Path, str]:
     """What the files should say: the page, and every document with the figures of now."""
     found = results(root)
     files = {root / PAGE: page(found)}
+    for name, result in found.items():
+        for curve, drawn in curves(result).items():
+            files[(root / PAGE).with_name(picture(name, curve))] = drawn
     for path in documents(root):
         where = path.relative_to(root).as_posix()
         text = path.read_text(encoding="utf-8")
@@ -290,7 +312,14 @@ def main() -> None:
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail where they differ"
     )
-    if parser.parse_args().check:
+    parser.add_argument(
+        "--due", nargs="*", metavar="NAME", help="print which benchmarks have to run; write nothing"
+    )
+    options = parser.parse_args()
+    if options.due is not None:
+        print(" ".join(due(options.due)))
+        return
+    if options.check:
         require_agreement()
     else:
         for path, text in made().items():

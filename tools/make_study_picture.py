@@ -1,9 +1,9 @@
-"""Draw a study as it went: `python tools/make_study_picture.py` writes docs/study.svg.
+"""Draw a study as it went, for the gallery (`make_gallery.py`).
 
-It runs `examples/fairness.py`, or takes the study file that it is given, and draws what is in the
-file: on the left the learning curves with checks and stops, on the right objective against
-constraint with the limit, the frontier as it moved, and the answer. Things appear in the order in
-which they happened, once, in some ten seconds; where reduced motion is asked for, all at once.
+What is drawn is in the study file: on the left the learning curves with checks and stops, on the
+right objective against constraint with the limit, the frontier as it moved, and the answer. Things
+appear in the order in which they happened, once, in some ten seconds; where reduced motion is asked
+for, all at once.
 
 Colours follow the reader's light or dark scheme. They are never alone: what is valid is a disc,
 what is not a diamond, what was stopped a cross.
@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,8 +22,6 @@ import pandas as pd
 
 from acetune.export import to_csv
 
-ROOT = Path(__file__).resolve().parent.parent
-OUT = ROOT / "docs" / "study.svg"
 WIDTH, HEIGHT = 920, 430
 TOP, BOTTOM = 86, 372
 SECONDS = 9.0  # that the study takes in the picture
@@ -93,17 +89,6 @@ class Study(NamedTuple):
     def rising(self) -> bool:
         """Whether a greater objective is better."""
         return bool(self.about["objective"]["mode"] == "max")
-
-
-def main() -> None:
-    """Draw a study."""
-    if len(sys.argv) > 1:
-        OUT.write_text(picture(read(Path(sys.argv[1]))), encoding="utf-8")
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(ROOT / "examples" / "fairness.py")]
-        subprocess.run(command, cwd=folder, check=True)
-        OUT.write_text(picture(read(Path(folder) / "credit.db")), encoding="utf-8")
 
 
 def read(file: Path) -> Study:
@@ -279,17 +264,10 @@ def _found(study: Study) -> tuple[float, float]:
     return float(checks["value"].iloc[-1]), float(reports["objective"].iloc[0])
 
 
-def _status(study: Study) -> str:
-    """What fresh data said of the answer."""
-    trial = study.about["answer"]["trial"]
-    said = [one["status"] for one in study.about["confirmations"] if one["trial"] == trial]
-    return str(said[-1]) if said else "unconfirmed"
-
-
 def _answer(study: Study, trade: Panel, when: Clock) -> list[str]:
     x, y = trade.at(*_found(study))
     style = f'style="animation-delay:{when.end + 0.5:.2f}s"'
-    word = _status(study)
+    word = study.about["status"]
     return [
         f'<g class="p" {style}><circle class="g" cx="{x:g}" cy="{y:g}" r="8"/>'
         f'<text class="e" x="{x - 12:g}" y="{y - 10:g}" font-weight="600">{word}</text></g>'
@@ -325,10 +303,6 @@ def _alt(study: Study, name: str, limit: float) -> str:
     return (
         f"A study as it went. Left: {len(study.trials)} learning curves, {stopped} of them stopped "
         f"early. Right: objective against {name} with the limit {limit:g}; the answer, "
-        f"{_status(study)}, has an objective of {objective:.3f} and a {name} of "
+        f"{study.about['status']}, has an objective of {objective:.3f} and a {name} of "
         f"{value:.3f}."
     )
-
-
-if __name__ == "__main__":
-    main()

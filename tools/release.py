@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import tomllib
 import venv
@@ -37,7 +38,7 @@ def main() -> None:
     refuse_if_measured_on_older_code()
     refuse_if_not_dated((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version)
     shutil.rmtree(DIST, ignore_errors=True)
-    call([sys.executable, "-m", "build", "--outdir", DIST, ROOT])
+    build()
     packages = sorted(DIST.iterdir())
     call([sys.executable, "-m", "twine", "check", "--strict", *packages])
     (wheel,) = DIST.glob("*.whl")
@@ -77,6 +78,27 @@ def refuse_if_not_dated(changelog: str, version: str) -> None:
         raise ProblemError(
             f"CHANGELOG.md begins with {first!r}; write '## {version} (YEAR-MONTH-DAY)'"
         )
+
+
+def build() -> None:
+    """Build both packages from what is committed, with the README as an index can show it."""
+    with tempfile.TemporaryDirectory() as folder:
+        packed = Path(folder) / "source.tar"
+        call(["git", "archive", "--output", packed, "HEAD"])
+        source = Path(folder) / "source"
+        with tarfile.open(packed) as archive:
+            archive.extractall(source, filter="data")
+        readme = source / "README.md"
+        readme.write_text(readme_for_an_index(readme.read_text("utf-8")), encoding="utf-8")
+        call([sys.executable, "-m", "build", "--outdir", DIST, source])
+
+
+def readme_for_an_index(text: str) -> str:
+    """As one reads it without the repository: no pictures and links into it, another install."""
+    text = text.replace("In the source folder, with Python", "With Python")
+    text = text.replace("pip install '.[", "pip install 'acetune[")
+    text = re.sub(r"^!\[[^\]]*\]\((?!\w+://)[^)]*\)\n+", "", text, flags=re.MULTILINE)
+    return re.sub(r"\[([^\]]+)\]\((?!\w+://)[^)]*\)", r"\1", text)
 
 
 def try_the_demo(wheel: Path, version: str) -> None:

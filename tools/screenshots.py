@@ -95,7 +95,7 @@ def draw_dashboard(browser: Browser, study: Path, out: Path) -> None:
             page.get_by_role("button", name="Reverse").click()  # those with the longest curves
             page.locator("#trial-table [data-trial]").first.click()
             page.locator("dialog .main-svg").first.wait_for()
-            page.screenshot(path=out / "trial.png")
+            page.locator("dialog[open]").screenshot(path=out / "trial.png")
     finally:
         server.stop()
         thread.join(20)

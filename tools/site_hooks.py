@@ -126,8 +126,9 @@ def _older() -> list[str]:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let a keyboard reach the pictures, which scroll on a phone."""
-    return html.replace("<p><img ", '<p tabindex="0"><img ')
+    """Let a keyboard reach the pictures and tables, which scroll on a phone."""
+    html = html.replace("<p><img ", '<p tabindex="0"><img ')
+    return html.replace("<table>", '<table tabindex="0">')
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:

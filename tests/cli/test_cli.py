@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from run.helpers import rows
+
 STUDY_FILE = """
 import acetune
 import neighbour
@@ -88,9 +90,17 @@ def test_run_show_explain_and_resume(folder: Path) -> None:
     assert f"trial {best}" in explained
     assert "parameters: x=" in explained
 
-    acetune("resume", "my-study.db", "--add-trials", "4", cwd=folder)
+    acetune("resume", "my-study.db", "--add-trials", "4", "--durability", "power", cwd=folder)
     shown = json.loads(acetune("show", "my-study.db", "--json", cwd=folder))
     assert sum(shown["trials"].values()) == 14
+    assert durability(folder / "my-study.db") == "power"
+    acetune("resume", "my-study.db", "--add-trials", "1", cwd=folder)
+    assert durability(folder / "my-study.db") == "power"  # as it was run last
+
+
+def durability(study: Path) -> str:
+    (row,) = rows(study, "SELECT settings FROM study")
+    return str(json.loads(row["settings"])["durability"])
 
 
 def test_a_stopped_trial_is_explained_with_its_numbers(folder: Path) -> None:

@@ -531,3 +531,35 @@ def test_nothing_is_warned_of_in_an_ordinary_study() -> None:
         trial.observe(1, 0.5, {"g": 0.0})
         trial.observe(2, 0.4, {"g": 0.0})
     assert trial.state == "finished"
+
+
+def test_what_was_asked_does_not_outlive_what_it_was_asked_of() -> None:
+    limits = [Constraint("g", upper=1.0)]
+    study = Stopper(objective="loss", mode="min", constraints=limits, policy=ACE(interval="end"))
+    trial = study.start("a")
+    assert trial.check_due(5, 0.5) is None  # it may be the last step, and nobody has said so
+    trial.declare(5)
+    trial.observe(5, 0.5)
+    assert trial.record.gated_at == 5  # a check was due, and not made
+
+
+def test_best_losses_that_nobody_asked_for_meanwhile_are_in_order() -> None:
+    limits = [Constraint("g", upper=1.0)]
+    study = Stopper(
+        objective="loss",
+        mode="min",
+        constraints=limits,
+        policy=ACE(truncation=0.0, interval=1),
+        confirm_top=2,
+    )
+    trials = [study.start(name, 50) for name in "abc"]
+    best: dict[int, float] = {}
+    for step in range(1, 21):
+        for place, trial in enumerate(trials):
+            loss = ((step * 7 + place * 5) % 23) / (step + place + 1)
+            trial.observe(step, loss, {"g": 0.0})
+            best[place] = min(loss, best.get(place, math.inf))
+            known = sorted(best.values())
+            assert study.history.gate == (known[1] if len(known) > 1 else math.inf)
+            if step % 6 == 0:
+                assert [study.history.kth_best(k + 1) for k in range(len(known))] == known

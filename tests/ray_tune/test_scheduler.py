@@ -233,6 +233,23 @@ def test_a_name_that_comes_back_with_another_configuration(tmp_path: Path) -> No
     assert list(result.trials.index) == [1, 2]
 
 
+@pytest.mark.parametrize(("durability", "synchronous"), [("process", 1), ("power", 2)])
+def test_what_commits_of_an_experiment_outlast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: Any, synchronous: int
+) -> None:
+    found = []
+    take = Experiment.take
+
+    def looking(self: Experiment, *given: Any) -> bool:
+        found.extend(self.store.rows("PRAGMA synchronous"))
+        return take(self, *given)
+
+    monkeypatch.setattr(Experiment, "take", looking)
+    scheduler = AceScheduler([EOD], durability=durability)
+    assert fit(trainables.train, tmp_path, scheduler=scheduler, x=0.3).num_errors == 0
+    assert found and all(row["synchronous"] == synchronous for row in found)
+
+
 def test_numbers_of_trials(tmp_path: Path) -> None:
     def numbered(config: dict[str, Any]) -> None:
         with acetune.ray.trial(total_steps=1) as trial:
@@ -537,6 +554,12 @@ def test_bad_input_is_refused_before_anything_runs(tmp_path: Path) -> None:
         AceScheduler([EOD], confirm_top=0)
     with pytest.raises(GoalError, match="policy must be a policy or its name, got 7"):
         AceScheduler([EOD], 7)  # type: ignore[arg-type]
+    with pytest.raises(
+        TypeError, match=r"AceScheduler.*'objective'; did you mean metric=\"auc\"\?"
+    ):
+        AceScheduler([EOD], objective="auc")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"'polcy'; did you mean 'policy'\?"):
+        AceScheduler([EOD], polcy="ace")  # type: ignore[call-arg]
     with pytest.raises(GoalError, match="used twice"):
         AceScheduler([EOD, EOD])
     with pytest.raises(GoalError, match=r"TuneConfig\(metric=\.\.\., mode=\.\.\.\)"):

@@ -12,7 +12,7 @@ import pytest
 
 import acetune
 from acetune import Constraint, Trial
-from acetune.interprocess.awake import AwakeClock
+from acetune.run._timeouts import AwakeClock
 from run.helpers import output_of, read_lines, script, states, trial_rows, tune, wait_for
 
 STOPPED_S = 5.0

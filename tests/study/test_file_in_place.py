@@ -179,6 +179,19 @@ def test_a_look_at_a_file_that_is_being_written_is_taken_again(
     assert looks == 3
 
 
+def test_who_reads_at_the_end_keeps_the_log(study: Path) -> None:
+    tune(lambda trial: trial.report(1.0), study)
+    store = Store.open(study)
+    with closing(connect_to_read(study)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM reports").fetchone()
+        store.close()
+    log = study.with_name("study.db-wal")
+    assert log.exists() and acetune.load(study).ledger.reports == 1
+    Store.open(study).close()
+    assert [path.name for path in study.parent.glob("study.db*")] == ["study.db"]
+
+
 @contextmanager
 def beside(study: Path) -> Iterator[None]:
     """Within this somebody may be writing a study."""

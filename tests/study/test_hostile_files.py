@@ -267,3 +267,17 @@ def test_a_file_that_computes_something_is_refused(
         with pytest.raises(StudyFileError, match="computes something when it is used"):
             opened(study)
     ReadAhead(study).close()  # ends
+
+
+def test_a_bound_of_a_constraint_that_the_study_lacks_is_damage(
+    finished: Path, tmp_path: Path
+) -> None:
+    study = tmp_path / "study.db"
+    shutil.copy(finished, study)
+    with closing(connect(study)) as db, db:
+        db.execute("UPDATE study SET constraints = replace(constraints, '\"g\"', '\"other\"')")
+        db.execute("UPDATE checks SET \"constraint\" = 'other'")
+        status = db.execute("UPDATE confirmations SET status = 'holds'")
+        assert status.rowcount
+    with pytest.raises(StudyFileError, match=r"a bound of \['g'\], which the study does not limit"):
+        acetune.load(study)

@@ -11,8 +11,7 @@ import pytest
 import acetune
 from acetune.core.errors import AcetuneError
 from acetune.testing import check_study_callback
-from acetune.trackers._service import Attempt
-from acetune.trackers._tracker import Tracker
+from acetune.trackers._tracker import Attempt, Tracker
 from run.helpers import Events, tune
 from trackers.studies import LIMIT, run_study
 

@@ -17,7 +17,7 @@ from acetune.certification.account import Account, require_confidence
 from acetune.constraints.latency import SPELL
 from acetune.core.errors import GoalError
 from acetune.core.formatting import number
-from acetune.study.trust import percent
+from acetune.study.claims import percent
 
 _SLOWER = (0.0, 0.01, 0.02)  # shares of calls beyond the limit of a latency
 

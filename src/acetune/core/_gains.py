@@ -33,8 +33,11 @@ class Gains:
 
     def __init__(self) -> None:
         self._trials: list[TrialRecord] = []
+        self._seen: tuple[list[TrialRecord] | None, int] = (None, 0)  # which list, and how long
         self._curves: list[_Curve] = []
         self._known: dict[int, tuple[list[float], list[tuple[float, float]]]] = {}
+        # by step and last step: the most that was gained by trials alike, by the first of these
+        self._most: dict[tuple[int, int], tuple[list[float], dict[int, float]]] = {}
 
     def most(self, finished: list[TrialRecord], step: int, last: int, loss: float) -> float:
         """The most that a trial like this one has gained from a step to its end.
@@ -44,7 +47,9 @@ class Gains:
         """
         if not math.isfinite(loss) or len(finished) < _FEWEST:
             return math.inf
-        self._look_at(finished[-_RECENT:])
+        if self._seen[0] is not finished or self._seen[1] != len(finished):
+            self._look_at(finished[-_RECENT:])
+            self._seen = finished, len(finished)  # it grows at its end, or is another one
         step = _rung(step)
         if step not in self._known:
             self._known[step] = self._from(step)
@@ -53,13 +58,18 @@ class Gains:
             return math.inf
         first = bisect_left(losses, loss) - _ALIKE // 2
         first = max(0, min(first, len(losses) - _ALIKE))
-        left = math.log(last / step)
-        return max(gain * max(1.0, left / took) for gain, took in gained[first : first + _ALIKE])
+        if (step, last) not in self._most:
+            left = math.log(last / step)
+            self._most[step, last] = [gain * max(1.0, left / took) for gain, took in gained], {}
+        gains, most = self._most[step, last]
+        if first not in most:
+            most[first] = max(gains[first : first + _ALIKE])
+        return most[first]
 
     def _look_at(self, trials: list[TrialRecord]) -> None:
         if len(trials) == len(self._trials) and all(map(is_, trials, self._trials)):
             return
-        self._trials, self._curves, self._known = trials, [], {}
+        self._trials, self._curves, self._known, self._most = trials, [], {}, {}
         for trial in trials:
             log = trial.log
             least = list(accumulate(reversed(log.loss), min))[::-1]

@@ -44,6 +44,10 @@ class Noted(Estimate):
 
     note: Mapping[str, Any] | None = None
 
+    def __repr__(self) -> str:
+        """As the estimate it is."""
+        return f"Estimate(value={self.value!r}, stderr={self.stderr!r})"
+
 
 class FailedCheck(NamedTuple):
     """A check that gave no usable number: it raised, timed out or returned NaN or infinity."""
@@ -433,9 +437,9 @@ class Goals:
         Only a check that found a limit broken may leave others out.
         """
         measured: dict[str, Estimate | FailedCheck] = {}
-        values = as_dict(values, "constraints")
-        for constraint in self.constraints:
-            name = constraint.name
+        if type(values) is not dict:
+            values = as_dict(values, "constraints")
+        for name in self._names:
             if name not in values:
                 continue
             value = values[name]
@@ -447,7 +451,7 @@ class Goals:
             known = [constraint.name for constraint in self.constraints]
             unknown = [name for name in values if name not in known]
             raise ReportError(f"unknown constraint {quoted(unknown[0])}; this study has {known}")
-        if len(measured) < len(self.constraints) and not self.violated(measured):
+        if len(measured) < len(self._names) and not self.violated(measured):
             missing = [c.name for c in self.constraints if c.name not in measured]
             raise ReportError(
                 "a check covers all constraints, unless one of them is broken; "
@@ -468,7 +472,16 @@ class Goals:
         self, measured: Mapping[str, Estimate | FailedCheck]
     ) -> tuple[bool, float, tuple[float, ...]]:
         """The same, with the :meth:`relative_excesses`: in one pass, for every check comes here."""
-        valid, violation, beyond = True, 0.0, []
+        if len(self._limits) == 1:  # nearly always
+            ((name, unit, constraint),) = self._limits
+            only = measured.get(name)
+            if type(only) is Estimate:
+                excess = constraint.excess(only)
+                relative = excess / unit
+                holds = excess <= 0.0
+                return holds, 0.0 if holds else max(0.0, relative), (relative,)
+        valid, violation = True, 0.0
+        beyond: list[float] = []
         for name, unit, constraint in self._limits:
             result = measured.get(name)
             if isinstance(result, Estimate):
@@ -524,6 +537,15 @@ class Goals:
         return tuple(
             c.name for c in self.constraints if c.name in measured and not c.holds(measured[c.name])
         )
+
+
+def constraint_list(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
+    """The constraints that somebody has given: a list, even of one."""
+    if isinstance(constraints, Constraint):
+        raise GoalError(
+            f"constraints must be a list, got {constraints!r}; write constraints=[Constraint(...)]"
+        )
+    return tuple(constraints)
 
 
 def split_constraints(

@@ -55,7 +55,9 @@ class History:
         self.checks = 0
         self._valid_reports = self._invalid_reports = 0
         self._groups: dict[GroupId, Group] = {}
-        self._valid_losses: Any = SortedList()  # each trial's best valid loss
+        self._sorted_valid_losses: Any = SortedList()  # each trial's best valid loss,
+        # and what has changed since somebody asked for them: by trial, what stands there and now
+        self._new_valid_losses: dict[TrialId, tuple[float | None, float]] = {}
         self._sorted_violations: Any = SortedList()  # positive and finite,
         self._new_violations: list[float] = []  # and those that nobody has asked for yet
 
@@ -70,6 +72,17 @@ class History:
         """How many reports there are in each stratum."""
         valid, invalid = self._valid_reports, self._invalid_reports
         return {"valid": valid, "invalid": invalid, "unchecked": self.reports - valid - invalid}
+
+    @property
+    def _valid_losses(self) -> Any:
+        """In order, as far as they are asked for: a trial that improves does so many times."""
+        found = self._sorted_valid_losses
+        for before, loss in self._new_valid_losses.values():
+            if before is not None:
+                found.remove(before)
+            found.add(loss)
+        self._new_valid_losses.clear()
+        return found
 
     @property
     def _violations(self) -> Any:
@@ -262,12 +275,15 @@ class History:
 
     def _add_valid(self, found: Checkpoint, before: Checkpoint | None) -> None:
         """A trial has a better valid checkpoint than ``before``."""
-        if before is not None:
-            self._valid_losses.remove(before.loss)
-        self._valid_losses.add(found.loss)
-        if self.best is None or found.loss < self.best.loss:
+        trial, loss = found.trial, found.loss
+        stands = None if before is None else before.loss
+        if trial in self._new_valid_losses:
+            stands = self._new_valid_losses[trial][0]
+        self._new_valid_losses[trial] = stands, loss
+        if self.best is None or loss < self.best.loss:
             self.best = found
-        self.gate = self.kth_best(self.keep)
+        if loss <= self.gate:  # else it is not among the best, and was not before
+            self.gate = loss if self.keep == 1 else self.kth_best(self.keep)
 
 
 def _learned_from(

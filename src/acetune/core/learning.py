@@ -12,7 +12,11 @@ from __future__ import annotations
 
 import math
 import sys
+from bisect import bisect_left
+from collections.abc import Sequence
 from copy import copy
+from functools import lru_cache
+from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 # a check, as it was added: step, loss, excess, and step and excess of the one before it
@@ -55,30 +59,62 @@ class Trend(NamedTuple):
 
         ``excess`` is NaN for a trial that was never checked.
         """
-        if math.isnan(excess):
-            mean, spread = self.start + self._moved(step), self.start_spread
-        else:
-            passed = max(0.0, _log(step) - _log(checked_at))
-            moved = self._moved(step) - self._moved(checked_at) if passed else 0.0
-            mean, spread = excess + moved, self.spread * math.sqrt(passed + 0.05)
-        return 0.5 * math.erfc(mean / max(spread, 1e-9) / math.sqrt(2.0))
+        return self._chances((step,), checked_at, excess)[0]
 
     def best_chance(
         self, first: int, last: int, checked_at: int, excess: float
     ) -> tuple[float, int]:
         """The best chance that the limits hold from one step to another, and where that is."""
-        turns = (round(math.exp(i * _STRETCH)) for i in range(1, len(self.slopes)))
-        steps = [first, *(step for step in turns if first < step < last), last]
-        return max((self.chance(step, checked_at, excess), step) for step in steps)
+        turns = _turns(len(self.slopes))
+        steps = [first, *[step for step in turns if first < step < last], last]
+        chances = self._chances(steps, checked_at, excess)
+        return max(zip(chances, steps, strict=True))
 
-    def _moved(self, step: int) -> float:
-        """How an excess has changed since step 1."""
-        x, moved = _log(step), 0.0
-        for i, slope in enumerate(self.slopes):
-            if i + 1 == len(self.slopes) or x <= (i + 1) * _STRETCH:
-                return moved + slope * (x - i * _STRETCH)
-            moved += slope * _STRETCH
-        return moved
+    def _chances(self, steps: Sequence[int], checked_at: int, excess: float) -> list[float]:
+        """See :meth:`chance`; of several steps at once, for policies ask at every report."""
+        slopes, found = self.slopes, []
+        ends, before = _course(slopes)
+        unchecked = math.isnan(excess)
+        since = 0.0 if unchecked else _log(checked_at)
+        moved_then = 0.0 if unchecked else _moved(since, slopes, ends, before)
+        for step in steps:
+            at = _log(step)
+            if unchecked:
+                mean = self.start + _moved(at, slopes, ends, before)
+                spread = self.start_spread
+            else:
+                passed, mean = at - since, excess
+                if passed > 0.0:
+                    mean += _moved(at, slopes, ends, before) - moved_then
+                else:
+                    passed = 0.0
+                spread = self.spread * math.sqrt(passed + 0.05)
+            found.append(0.5 * math.erfc(mean / (1e-9 if spread < 1e-9 else spread) / _ROOT_2))
+        return found
+
+
+_ROOT_2 = math.sqrt(2.0)
+
+
+@lru_cache(maxsize=64)
+def _turns(stretches: int) -> tuple[int, ...]:
+    """The steps at which one stretch of training ends and the next begins."""
+    return tuple(round(math.exp(i * _STRETCH)) for i in range(1, stretches))
+
+
+@lru_cache(maxsize=16)  # a study has one trend at a time, and its trials those of a moment ago
+def _course(slopes: tuple[float, ...]) -> tuple[list[float], list[float]]:
+    """Where each stretch but the last ends, in log steps, and what has changed before each."""
+    ends = [(i + 1) * _STRETCH for i in range(len(slopes) - 1)]
+    return ends, list(accumulate((slope * _STRETCH for slope in slopes[:-1]), initial=0.0))
+
+
+def _moved(at: float, slopes: tuple[float, ...], ends: list[float], before: list[float]) -> float:
+    """How an excess has changed since step 1."""
+    if not slopes:
+        return 0.0
+    stretch = bisect_left(ends, at)
+    return before[stretch] + slopes[stretch] * (at - stretch * _STRETCH)
 
 
 class Learning:
@@ -195,9 +231,13 @@ class Learning:
 
     def trend(self, check_s: float, step_s: float) -> Trend:
         """Whether limits are gained or lost along training, and where trials begin."""
-        if self._known is None:
-            self._known = self._trend()
-        return self._known._replace(check_s=check_s, step_s=step_s)
+        known = self._known
+        if known is None:
+            known = self._trend()
+        if known.check_s != check_s or known.step_s != step_s:
+            known = Trend(*known[:5], check_s, step_s)
+        self._known = known
+        return known
 
     def _trend(self) -> Trend:
         pairs, spread = self._all.pairs, 1.0
@@ -272,6 +312,8 @@ def combined(excess: tuple[float, ...]) -> float:
     """
     if len(excess) == 1:  # nearly always
         largest = excess[0]
+        if -_LARGEST <= largest <= _LARGEST:
+            return math.asinh(largest)
     elif not excess:
         return math.nan
     else:
@@ -285,7 +327,7 @@ def combined(excess: tuple[float, ...]) -> float:
 
 
 def _log(step: int) -> float:
-    return math.log(max(step, 1))  # steps of Optuna may begin at 0
+    return math.log(step) if step > 1 else 0.0  # steps of Optuna may begin at 0
 
 
 def _compare(

@@ -66,7 +66,8 @@ class Observation:
     @property
     def stratum(self) -> Stratum:
         """Which reports this one is ranked with."""
-        return "unchecked" if self.check is None else self.check.stratum
+        check = self.check  # asked several times at every report
+        return "unchecked" if check is None else "valid" if check.valid else "invalid"
 
     @property
     def violation(self) -> float:

@@ -12,7 +12,7 @@ from sortedcontainers import SortedList
 GroupId: TypeAlias = Hashable
 Key: TypeAlias = float | tuple[float, float]
 
-_SMALL = 2000  # up to here a plain list is quicker than a SortedList
+_SMALL = 8000  # up to here a plain list is quicker than a SortedList
 
 
 @dataclass(slots=True)

@@ -35,6 +35,8 @@ def split_costs(
         costs = {n: require_cost(c, f"cost of constraint {n!r}") for n, c in cost.items()}
         return {n: c for n, c in costs.items() if measured is None or n in measured}
     total = require_cost(cost, "constraint_cost_s")
+    if len(names) == 1:  # nearly always
+        return {names[0]: total} if measured is None or names[0] in measured else {}
     if measured is not None:
         names = tuple([name for name in names if name in measured])
     return dict.fromkeys(names, total / len(names)) if names else {}

@@ -28,16 +28,6 @@ class OptunaTrial(Trial):
         self._optuna = link
         self._finished: tuple[float | None, str] | None = None
 
-    @property
-    def folder(self) -> Path:
-        """A folder of the trial's own for whatever it writes; made when asked for."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        return self._folder
-
-    @folder.setter
-    def folder(self, folder: Path) -> None:
-        self._folder = folder
-
     def should_prune(self) -> bool:
         """Whether the trial was told to stop: leave the training loop then, and finish."""
         return self.should_stop
@@ -86,7 +76,8 @@ def trial(
         is the best of its trial and no worse than the best of all. Optuna keeps no models: without
         this nothing is written.
     folder:
-        For whatever the trial writes; ``<study>.files/trial-<number>`` by default.
+        For whatever the trial writes; ``<study>.files/trial-<number>`` by default. Made when the
+        trial is asked for it.
     clock:
         Seconds, to time training and checks by.
     """
@@ -109,6 +100,12 @@ def trial(
     if folder is None:
         name = re.sub(r"[^\w.-]+", "-", study.study_name)
         folder = Path(f"{name}.files") / f"trial-{trial.number}"
+    own = Path(folder)
+
+    def make_folder() -> Path:
+        own.mkdir(parents=True, exist_ok=True)
+        return own
+
     made = OptunaTrial(
         OptunaLink(trial, before, pruner, keep_model),
         goals,
@@ -116,7 +113,7 @@ def trial(
         number=trial.number,
         attempt=len(retried(before)) + 1,
         params=trial.params,
-        folder=Path(folder),
+        folder=make_folder,
         progress=progress,
         clock=clock,
     )

@@ -16,7 +16,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
 from acetune.core.errors import GoalError, StudyChangedError
-from acetune.core.goals import Constraint, Goals, Mode, Objective
+from acetune.core.goals import Constraint, Goals, Mode, Objective, constraint_list
 from acetune.core.numbers import require_whole
 from acetune.core.say_once import SayOnce
 from acetune.optuna._attributes import GOALS, read_goals, write_goals
@@ -74,9 +74,7 @@ stopping='stratum', min_steps=0))
         confirm_top: int = 1,
         for_dashboard: bool = True,
     ) -> None:
-        if isinstance(constraints, Constraint):
-            raise GoalError(f"constraints must be a list, got {constraints!r}")
-        self.constraints = tuple(constraints)
+        self.constraints = constraint_list(constraints)
         self.policy = make_policy(policy)
         self.objective = objective
         self.confirm_top = confirm_top

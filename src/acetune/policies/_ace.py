@@ -97,7 +97,10 @@ class ACE(Policy):
 
     def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
         """By step and stratum; invalid reports by (violation, loss), the others by loss."""
-        return file_in(report.stratum, report.step, report.violation, report.loss)
+        check = report.check
+        if check is None:  # nearly always, and so on a short way
+            return Filing((report.step, "unchecked"), report.loss)
+        return file_in(check.stratum, report.step, check.violation, report.loss)
 
     def decide(
         self, trial: TrialRecord, report: Observation, filing: Filing | None, history: History

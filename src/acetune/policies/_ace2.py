@@ -14,7 +14,7 @@ from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason, Value, Wording
 from acetune.core.trial_record import Progress, TrialRecord
-from acetune.policies._ranking import KEPT, WORST, file_in, in_worst
+from acetune.policies._ranking import KEPT, WORST, file_in, in_worst, last_unless_checked
 from acetune.policies.policy import Policy, best_step, schedule_from, settle
 
 _SPARED = Wording(
@@ -156,7 +156,7 @@ remember=True, spare=True, defer=True, one_by_one=True)
         """What was put off to the end: the best checkpoint, or the last one if not checked."""
         if _once(trial):
             return trial.best_step or None
-        return None if trial.last_checked else trial.last_step or None
+        return last_unless_checked(trial)
 
     def may_check_best(self, trial: Progress) -> bool:
         """Only a trial that is checked at its end looks back."""

@@ -15,7 +15,7 @@ from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason, Value, Wording
 from acetune.core.trial_record import Progress, TrialRecord
-from acetune.policies._ranking import file_in, in_worst
+from acetune.policies._ranking import file_in, in_worst, last_unless_checked
 from acetune.policies.policy import Policy, best_step, settle
 
 _KEPT = Wording(
@@ -178,13 +178,13 @@ class Adaptive(Policy):
         """The best checkpoint, or the last one where that was checked."""
         if not trial.best_checked:
             return trial.best_step or None
-        return None if trial.last_checked else trial.last_step or None
+        return last_unless_checked(trial)
 
     # -- which trials to stop ---------------------------------------------------------------------
 
     def file(self, trial: TrialRecord, report: Observation) -> Filing | None:
         """By step and by what the last check has found."""
-        stratum, violation, _ = _standing(trial, report)
+        stratum, violation, _ = _known_verdict(trial, report)
         return file_in(stratum, report.step, violation, report.loss)
 
     def decide(
@@ -195,7 +195,7 @@ class Adaptive(Policy):
         group, learned = history.group(filing.group), history.learning
         better, n = group.better_than(filing.key), len(group.keys) + 1
         step = report.step
-        stratum, _, excess = _standing(trial, report)
+        stratum, _, excess = _known_verdict(trial, report)
         order = learned.order_kept(step, _EXPECTED, _WEIGHT)
         share = self.invalid_truncation if stratum == "invalid" else _share_stopped(step, order)
         numbers: dict[str, Value] = {"share": share, "order": order, "stratum": stratum}
@@ -248,7 +248,7 @@ def _rarely_valid(costs: Costs) -> bool:
     return 2 * costs.valid_n < costs.invalid_n
 
 
-def _standing(trial: TrialRecord, report: Observation) -> tuple[Stratum, float, float]:
+def _known_verdict(trial: TrialRecord, report: Observation) -> tuple[Stratum, float, float]:
     """What is known of a trial: the stratum it is ranked in, its violation and its excess."""
     if report.check is not None:
         return report.stratum, report.violation, combined(report.check.excess)

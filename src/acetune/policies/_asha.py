@@ -16,6 +16,7 @@ from acetune.policies._ranking import (
     EVERY_RUNG,
     decide_by_cutoff,
     free_rung,
+    last_unless_checked,
     require_factor,
     rung_passed,
     rungs_up_to,
@@ -70,9 +71,7 @@ class ASHA(Policy):
 
     def due_at_end(self, trial: Progress) -> int | None:
         """The last step, unless it was checked."""
-        if self.constraints == "after" or trial.last_checked:
-            return None
-        return trial.last_step or None
+        return None if self.constraints == "after" else last_unless_checked(trial)
 
     def may_check_best(self, trial: Progress) -> bool:
         """Only when constraints are checked after the run."""

@@ -13,7 +13,13 @@ from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason, Wording
 from acetune.core.trial_record import Progress, TrialRecord
-from acetune.policies._ranking import EVERY_RUNG, decide_by_place, require_factor, rung_passed
+from acetune.policies._ranking import (
+    EVERY_RUNG,
+    decide_by_place,
+    last_unless_checked,
+    require_factor,
+    rung_passed,
+)
 from acetune.policies.policy import Policy, settle
 
 _KEPT = Wording(
@@ -76,7 +82,7 @@ class ASHALexicographic(Policy):
 
     def due_at_end(self, trial: Progress) -> int | None:
         """The last step, unless it was checked."""
-        return None if trial.last_checked else trial.last_step or None
+        return last_unless_checked(trial)
 
     def may_check_best(self, trial: Progress) -> bool:
         """Only the reporting checkpoint is ever checked."""

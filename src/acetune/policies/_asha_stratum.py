@@ -18,6 +18,7 @@ from acetune.policies._ranking import (
     EVERY_RUNG,
     decide_by_place,
     file_in,
+    last_unless_checked,
     require_factor,
     rung_passed,
 )
@@ -93,7 +94,7 @@ class ASHAStratum(Policy):
         """The last step, unless it was checked; or the best checkpoint."""
         if trial.interval != 1:
             return trial.best_step or None
-        return None if trial.last_checked else trial.last_step or None
+        return last_unless_checked(trial)
 
     def may_check_best(self, trial: Progress) -> bool:
         """Only a trial that is checked at its end looks back."""

@@ -14,7 +14,7 @@ from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason, Wording
 from acetune.core.trial_record import Progress, TrialRecord
-from acetune.policies._ranking import KEPT, WORST, file_in, in_worst
+from acetune.policies._ranking import KEPT, WORST, file_in, in_worst, last_unless_checked
 from acetune.policies.policy import Policy, schedule_from, settle
 
 _SPACED = Wording(
@@ -73,7 +73,7 @@ class Backoff(Policy):
 
     def due_at_end(self, trial: Progress) -> int | None:
         """The last step, unless it was checked."""
-        return None if trial.last_checked else trial.last_step or None
+        return last_unless_checked(trial)
 
     def may_check_best(self, trial: Progress) -> bool:
         """Only the reporting checkpoint is ever checked."""

@@ -13,7 +13,7 @@ from acetune.core.numbers import is_number
 from acetune.core.observation import Observation
 from acetune.core.ranked_groups import Filing, Group, GroupId
 from acetune.core.reason import Reason, Value, Wording
-from acetune.core.trial_record import TrialRecord
+from acetune.core.trial_record import Progress, TrialRecord
 
 KEPT = Wording("kept", "rank {rank} of {of} {stratum} reports at step {step}: kept")
 WORST = Wording(
@@ -30,6 +30,11 @@ def file_in(stratum: Stratum, step: float, violation: float, loss: float) -> Fil
     Filing(group=(3, 'invalid'), key=(0.1, 0.7))
     """
     return Filing((step, stratum), (violation, loss) if stratum == "invalid" else loss)
+
+
+def last_unless_checked(trial: Progress) -> int | None:
+    """What is due of a trial that ends before its last step: what it reported last, unchecked."""
+    return None if trial.last_checked else trial.last_step or None
 
 
 def in_worst(share: float, better: int, n: int) -> bool:

@@ -36,13 +36,16 @@ _AGAIN_RANKED = Wording("again_ranked", "rank {rank} of {of} at step {step}: as 
 class StopperTrial:
     """One attempt of a trial. Asking changes nothing; only :meth:`observe` and the endings do."""
 
-    __slots__ = ("_constrained", "_history", "_policy", "_stopper", "record")
+    __slots__ = ("_asked", "_constrained", "_history", "_policy", "_stopper", "record")
 
     def __init__(self, stopper: Stopper, record: TrialRecord) -> None:
         self._stopper = stopper
         self._policy, self._history = stopper.policy, stopper.history
         self._constrained = bool(stopper.goals.constraints)
         self.record = record
+        # step, loss and gate that check_due was asked for last, and the answer: observe mostly
+        # comes with the same
+        self._asked: tuple[int, float, float, Due | None] | None = None
 
     @property
     def interval(self) -> int | None:
@@ -61,6 +64,7 @@ class StopperTrial:
 
     def declare(self, total_steps: int) -> None:
         """Tell the last step of a trial that started without one. The interval stays."""
+        self._asked = None
         self.record.declare(total_steps)
 
     # -- asking ----------------------------------------------------------------------------------
@@ -76,6 +80,7 @@ class StopperTrial:
             return None  # acknowledged before: that report stands
         loss = self._stopper.goals.objective.loss(as_number(value, "the objective"))
         due = self.due(step, loss, snapshot)
+        self._asked = (step, loss, self._history.gate, due) if snapshot else None
         return due.step if due is not None and due.open else None
 
     def finish_due(self, *, snapshot: bool = True) -> int | None:
@@ -126,17 +131,22 @@ class StopperTrial:
         if index is not None:
             return self._again(index, loss, constraints)
         self._require_latest()
-        if constraints is not None:
+        if constraints is not None and type(constraints) is not dict:
             constraints = as_dict(constraints, "constraints")
         costs = None
         if constraint_cost_s is not None:
             costs = split_costs(stopper.goals, constraint_cost_s, constraints)
         if primary_cost_s is not None:
             primary_cost_s = require_cost(primary_cost_s, "primary_cost_s")
-        snapshot_cost_s = require_cost(snapshot_cost_s, "snapshot_cost_s")
+        if snapshot_cost_s != 0.0 or type(snapshot_cost_s) is not float:  # nearly never
+            snapshot_cost_s = require_cost(snapshot_cost_s, "snapshot_cost_s")
         due = check = None
         if checked_step is None if constraints is not None else self.record.gated_at is None:
-            due = self.due(step, loss)  # nothing else depends on it
+            asked, self._asked = self._asked, None
+            if asked is not None and asked[:3] == (step, loss, self._history.gate):
+                due = asked[3]
+            else:
+                due = self.due(step, loss)  # nothing else depends on it
         if not stopper.goals.constraints and not constraints:
             check = unconstrained(step, loss)
         elif constraints is not None:
@@ -145,6 +155,38 @@ class StopperTrial:
         if check is None and due is not None:
             self.skip(step)  # only now: a report that is refused changes nothing
         return decision
+
+    def observe_again(
+        self,
+        step: int,
+        loss: float,
+        primary_cost_s: float | None,
+        snapshot_cost_s: float,
+        decided: Decision,
+    ) -> None:
+        """A report without a check that was observed and decided on before, in order.
+
+        What :meth:`observe` comes to for nearly all reports of a study that is loaded.
+        """
+        record = self.record
+        if record.place(step) is not None:
+            return
+        self._require_latest()
+        if not self._constrained:
+            self.take(
+                step,
+                loss,
+                unconstrained(step, loss),
+                primary_cost_s,
+                None,
+                snapshot_cost_s,
+                decided,
+            )
+            return
+        due = record.gated_at is None and self.due(step, loss) is not None
+        self.take(step, loss, None, primary_cost_s, None, snapshot_cost_s, decided)
+        if due:
+            self.skip(step)
 
     def as_report(
         self,
@@ -253,6 +295,7 @@ class StopperTrial:
         snapshot_cost_s: float = 0.0,
     ) -> None:
         """Append a check outside a report, without looking at it twice: see :meth:`take`."""
+        self._asked = None
         self._history.add_check(self.record, check)
         self._history.costs.add_check(check_cost_s, snapshot_cost_s, check)
         self.record.progress.checks += 1

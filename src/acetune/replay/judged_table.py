@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acetune.core.errors import GoalError, TableError
-from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
+from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, constraint_list
 from acetune.core.numbers import is_number
 from acetune.core.observation import CheckResult, check_result
 from acetune.replay.curve_table import CONFIRM, CurveTable
@@ -163,9 +163,7 @@ def judge(
     """The table under these limits, or under its own."""
     if constraints is None:
         constraints = [constraint.goal for constraint in table.constraints]
-    elif isinstance(constraints, Constraint):
-        raise GoalError(f"constraints must be a list, got {constraints!r}")
-    return JudgedTable(table, tuple(constraints), cost_ratio)
+    return JudgedTable(table, constraint_list(constraints), cost_ratio)
 
 
 def parse_limit(text: str) -> Constraint:

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from acetune.certification.account import Account
 from acetune.certification.evidence import Evidence, Refused, evidence_of, normal_quantile
@@ -20,6 +21,7 @@ from acetune.run._messages import Evaluate, Evaluated
 from acetune.run.study_callbacks import Listeners
 from acetune.study.answer import candidates_of, testable
 from acetune.study.best_checkpoints import valid_at
+from acetune.study.claims import no_recommendation
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.findings import (
     Bound,
@@ -28,10 +30,10 @@ from acetune.study.findings import (
     Status,
     checkpoint_key,
     judge_fresh,
+    looks_of_earlier_checks,
 )
 from acetune.study.limit_changes import limits_at
 from acetune.study.result import StudyResult
-from acetune.study.trust import no_recommendation
 from acetune.study.view import StudyView
 from acetune.trial.artifacts import Kept
 from acetune.trial.checks import takes_model
@@ -158,12 +160,13 @@ class _Look:
         level: float,
         places: Mapping[CheckpointKey, FoundCheckpoint | None],
         usable: Sequence[FoundCheckpoint],
+        uses: Sequence[Mapping[str, Any]],
     ) -> None:
         self._coordinator, self._number, self._level = coordinator, number, level
         self.places, self.usable = places, usable  # all that was fixed; those whose model is there
         self._said: dict[CheckpointKey, Status] = {}
         self._as_in_search: list[bool] = []  # of each model that was measured in this session
-        for use in coordinator.store.rows("SELECT * FROM confirmations ORDER BY use"):
+        for use in uses:
             # where confirm went wrong it is asked once more in this session
             if use["look"] == number and use["status"] != "unconfirmed":
                 self._said[use["trial"], use["attempt"], use["step"]] = use["status"]
@@ -176,6 +179,8 @@ class _Look:
         store = coordinator.store
         with StudyView(store.path, whole=True) as view, store.understanding():
             pool, looks, changes = testable(view), view.looks, view.limit_changes
+            earlier = looks_of_earlier_checks(looks, view.check_changes)
+            uses = view.tables["confirmations"]  # as they were judged then
             listed = [place for look in looks for place in look["candidates"]]
             known = {place: valid_at(view, *place) for place in listed}
             account = Account(view.info["confidence"], len(looks))
@@ -189,7 +194,7 @@ class _Look:
             if under_way["data"] == data:  # confirm may have been called: what was fixed stays
                 fixed = {place: known[place] for place in under_way["candidates"]}
                 usable = _usable([one for one in fixed.values() if one is not None], listeners)
-                look = cls(coordinator, number, under_way["level"], fixed, usable)
+                look = cls(coordinator, number, under_way["level"], fixed, usable, uses)
                 look.say_gone(listeners)
                 return look
             with store.transaction():  # on other rows another look begins
@@ -207,18 +212,21 @@ class _Look:
         candidates = [found for found in chosen if checkpoint_key(found) not in tested]
         if not candidates:
             return None
-        if any(
-            look["data"] == data and limits_at(changes, [], "look", look["look"]) for look in looks
+        before = [look["look"] for look in looks if look["data"] == data]
+        for what, others in (
+            ("limits", any(limits_at(changes, [], "look", number) for number in before)),
+            ("checks", any(number in earlier for number in before)),
         ):
-            listeners.notice(
-                "these fresh rows were looked at under other limits before. A certificate is about "
-                "the limits in force when it is issued, and worth nothing if these were chosen by "
-                "what that look has said: then name other rows with confirm_data=..."
-            )
+            if others:
+                listeners.notice(
+                    f"these fresh rows were looked at under other {what} before. A certificate is "
+                    f"about the {what} in force when it is issued, and worth nothing if these were "
+                    "chosen by what that look has said: then name other rows with confirm_data=..."
+                )
         with store.transaction():
             store.put_look(number, level, data, list(map(checkpoint_key, candidates)), time.time())
         places = {checkpoint_key(found): found for found in candidates}
-        return cls(coordinator, number, level, places, candidates)
+        return cls(coordinator, number, level, places, candidates, uses)
 
     def say_gone(self, listeners: Listeners) -> None:
         """Tell people what was fixed, was not tested yet and cannot be any more."""
@@ -323,7 +331,13 @@ class _Look:
 
     def _bound_from(self, evidence: Evidence, limit: Constraint) -> Bound:
         refused = evidence.refused(limit.sense)
-        p_value = 1.0 if refused else evidence.p_value(limit.limit, limit.sense)
+        until = getattr(evidence, "p_value_until", None)  # of a kind that may spare itself much
+        if refused:
+            p_value = 1.0
+        elif until is not None:
+            p_value = until(limit.limit, limit.sense, self._level)
+        else:
+            p_value = evidence.p_value(limit.limit, limit.sense)
         reach = math.nan if refused else evidence.bound(self._level, limit.sense)
         more = None
         if refused is None and p_value > self._level:

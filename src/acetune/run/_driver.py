@@ -25,12 +25,11 @@ from acetune.core.reason import (
     stated,
 )
 from acetune.run import _messages as m
-from acetune.run._enough import Enough
 from acetune.run._options import Settings
 from acetune.run._pool import Died, Pool, Slot
 from acetune.run._timeouts import Timeouts
 from acetune.run._transfer import Parcels
-from acetune.run._trial_queue import BrokenChecks, EndedStudyError, Evaluation, TrialQueue
+from acetune.run._trial_queue import BrokenChecks, EarlyEnd, EndedStudyError, Evaluation, TrialQueue
 from acetune.run.study_callbacks import Listeners
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.session import Session, StudyTrial
@@ -87,7 +86,7 @@ class Driver:
             self._store, settings.max_failures, len(coordinator.goals.constraints)
         )
         self._session = Session(self._store)
-        self._enough = Enough(coordinator, settings, lambda: queue.ended, self.elapsed)
+        self._early_end = EarlyEnd(coordinator, settings, lambda: queue.ended, self.elapsed)
         self._interrupts = 0  # how often the user has asked the study to end
         self._closing: _Closing | None = None
         self._evaluation: Evaluation | None = None
@@ -135,9 +134,9 @@ class Driver:
         """
         self._queue.try_again(under_way)
         self._session.begin()
-        enough = self._enough.look()
-        if enough is not None:
-            self._listeners.notice(f"nothing left to do: {enough}; {self._enough.way_on(enough)}")
+        ended = self._early_end.look()
+        if ended is not None:
+            self._listeners.notice(f"nothing left to do: {ended}; {self._early_end.way_on(ended)}")
         elif self._budget_spent() or self._queue.left() == 0:
             text = "nothing left to do: the budget is spent; raise time_budget_s or max_trials"
             self._listeners.notice(text)
@@ -199,8 +198,8 @@ class Driver:
                 self._closing = _Closing(INTERRUPTED, now)
             elif self._evaluation is not None:
                 return
-            elif (enough := self._enough.look()) is not None:
-                self._closing = _Closing(enough, now)
+            elif (ended := self._early_end.look()) is not None:
+                self._closing = _Closing(ended, now)
             elif self._budget_spent():
                 self._closing = _Closing(BUDGET_SPENT, now)
             else:

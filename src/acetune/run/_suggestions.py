@@ -67,12 +67,14 @@ class Suggester:
 
     def remind(self, under_way: Sequence[int]) -> None:
         """Tell the searcher of the trials of earlier sessions."""
-        for number, params in self._coordinator.store.configurations().items():
-            if number in self._coordinator.trials:
-                unfinished = number in under_way
-                outcome = None if unfinished else self._coordinator.outcome(number)
+        rejected, trials = self._coordinator.store.rejected(), self._coordinator.trials
+        for number in sorted([*rejected, *trials]):
+            if number in rejected:
+                params = rejected[number]
+                outcome: Outcome | None = Outcome(None, self._broken(params)[1])
             else:
-                outcome = Outcome(None, self._broken(params)[1])
+                params, unfinished = trials[number].params, number in under_way
+                outcome = None if unfinished else self._coordinator.outcome(number)
             searched = self._space.flatten(params) if self._space.nested else params
             self._searcher.add(number, searched, outcome)
 

@@ -1,4 +1,4 @@
-"""Which trial is tried next, what becomes of its end, and when failures end the study."""
+"""Which trial is tried next, what becomes of its end, and what ends the study before its budget."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from acetune.core.errors import StudyError
 from acetune.core.formatting import parameters
 from acetune.core.goals import FailedCheck
-from acetune.core.reason import Reason
+from acetune.core.reason import (
+    NO_BETTER_S,
+    NO_BETTER_TRIALS,
+    TARGET_REACHED,
+    Reason,
+    Value,
+)
 from acetune.run._messages import Evaluate, Evaluated
 from acetune.run._options import Settings
 from acetune.run._pool import Slot
@@ -17,8 +23,15 @@ from acetune.study.coordinator import StudyCoordinator
 from acetune.study.session import StudyTrial
 from acetune.study.store import Store
 from acetune.study.summary import shown
+from acetune.study.temporary import is_temporary
 from acetune.trial.checks import RaisedCheck
 from acetune.trial.link import Report
+
+_WAYS_ON = {
+    TARGET_REACHED.code: "give a better target=, or none",
+    NO_BETTER_TRIALS.code: "raise patience_trials=",
+    NO_BETTER_S.code: "raise patience_s=",
+}
 
 
 class EndedStudyError(StudyError):
@@ -195,13 +208,82 @@ class BrokenChecks:
         where = "the one trial" if many == 1 else f"all {many} trials"
         tried = {n: params for n, (*_, params) in self._raised.items() if len(params) <= _LONGEST}
         listed = "; ".join(f"trial {n}: {params}" for n, params in tried.items())
+        delete = f", best after deleting this study (rm -r {file}*): its trials were trained, but "
+        delete, closer = f"{delete}never checked", f"Look closer:  acetune explain {file} {number}"
+        if is_temporary(self._path):
+            delete, closer = "", "This study is removed when the program ends: give study= to "
+            closer += "look closer"
         raise EndedStudyError(
             f"the check of {name!r} failed in {where} that it was called in so far, and the study "
             "was ended",
             f"in trial {number}, with:\n{error}\n"
             + (f"The parameters were:  {listed}\n" if tried else "")
-            + f"Mend the check and make the same call again, best after deleting this study "
-            f"(rm -r {file}*): its trials were trained, but never checked. If it fails for such "
-            f"configurations only, go on with max_failures={4 * self._most}. "
-            f"Look closer:  acetune explain {file} {number}",
+            + f"Mend the check and make the same call again{delete}. If it fails for such "
+            f"configurations only, go on with max_failures={4 * self._most}. {closer}",
         )
+
+
+class EarlyEnd:
+    """When a study ends before its budget is spent: the target is reached, or nothing gets better.
+
+    It looks at the best feasible checkpoint; patience is counted from the first one on.
+
+    Parameters
+    ----------
+    coordinator, settings:
+        What was found, in earlier sessions too, and what was asked for.
+    ended, elapsed:
+        How many trials have ended in this session, and the seconds that the study has searched.
+    """
+
+    def __init__(
+        self,
+        coordinator: StudyCoordinator,
+        settings: Settings,
+        ended: Callable[[], int],
+        elapsed: Callable[[], float],
+    ) -> None:
+        self._history, self._goals = coordinator.stopper.history, coordinator.goals
+        self._settings, self._ended, self._elapsed = settings, ended, elapsed
+        ends = (settings.target, settings.patience_trials, settings.patience_s)
+        self._asked = any(end is not None for end in ends)
+        self._loss: float | None = None  # of the best
+        self._since = 0, 0.0  # trials ended and seconds searched when it was found
+        best = coordinator.stopper.best
+        if best is not None:
+            self._loss = self._goals.objective.loss(best.value)
+            trials, seconds = coordinator.store.since(int(best.trial), best.step)
+            self._since = ended() - trials, elapsed() - seconds
+
+    def look(self) -> Reason | None:
+        """Why the study has found enough, if it has."""
+        settings, best = self._settings, self._history.best
+        if best is None or not self._asked:
+            return None
+        if self._loss is None or best.loss < self._loss:
+            self._since = self._ended(), self._elapsed()
+        self._loss = best.loss
+        objective = self._goals.objective
+        if settings.target is not None and best.loss <= objective.loss(settings.target):
+            value = objective.value(best.loss)
+            numbers: dict[str, Value] = {
+                "objective": objective.name,
+                "value": value,
+                "target": settings.target,
+            }
+            return Reason(TARGET_REACHED, numbers)
+        trials, seconds = self._since
+        if settings.patience_trials is not None:
+            without = self._ended() - trials
+            if without >= settings.patience_trials:
+                return Reason(NO_BETTER_TRIALS, {"trials": without})
+        if settings.patience_s is not None:
+            waited = self._elapsed() - seconds
+            if waited >= settings.patience_s:
+                return Reason(NO_BETTER_S, {"seconds": waited})
+        return None
+
+    @staticmethod
+    def way_on(reason: Reason) -> str:
+        """How the study goes on all the same."""
+        return _WAYS_ON[reason.code]

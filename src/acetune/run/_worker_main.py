@@ -26,7 +26,7 @@ from acetune.interprocess.code_file import read_code
 from acetune.run import _messages as m
 from acetune.run._pipe_link import DriverGone, PipeLink
 from acetune.run._transfer import fetched
-from acetune.trial.artifacts import attempt_name, confined, load_model, open_log
+from acetune.trial.artifacts import AttemptFolders, load_model, open_log
 from acetune.trial.checks import evaluate, where_raised
 from acetune.trial.exclusive import DeviceUse, alone
 from acetune.trial.exclusive_link import ExclusiveLink
@@ -39,6 +39,7 @@ class WorkerLoop:
 
     def __init__(self, pipe: m.WorkerChannel, setup: m.Setup, work: m.Work) -> None:
         self._pipe, self._setup, self._work = pipe, setup, work
+        self._folders = AttemptFolders(Path(setup.files))
         self._files = Path(setup.files)
         self._pid = os.getpid()
 
@@ -48,6 +49,7 @@ class WorkerLoop:
             try:
                 message = self._pipe.receive()
             except EOFError:
+                self._folders.close()
                 return
             if isinstance(message, m.Start):
                 self._train(message)
@@ -63,16 +65,11 @@ class WorkerLoop:
             self._pipe.send(m.Evaluated({}, {}, _text(error)))
 
     def _train(self, start: m.Start) -> None:
-        folder = self._files / attempt_name(start.number, start.attempt)
-        try:
-            folder.parent.mkdir(mode=0o700)
-            folder.mkdir(mode=0o700)
-        except OSError:  # what is there already may be a link that leads elsewhere
-            confined(self._files, folder).mkdir(parents=True, exist_ok=True)
+        folder = self._folders.make(start.number, start.attempt)
         link = PipeLink(self._pipe, self._files, folder, self._setup.sees_files)
         with (
             _output_to(folder / "log.txt"),
-            _passing_on(lambda text: self._pipe.send(m.Notice(text))),
+            _warnings_told_to(lambda text: self._pipe.send(m.Notice(text))),
         ):
             try:
                 with self._at_hand(start.checkpoint, link) as checkpoint:
@@ -88,6 +85,7 @@ class WorkerLoop:
                 self._pipe.send(m.Failed(_text(error), shortened(told), certain))
             else:
                 self._pipe.send(m.Done())
+        self._folders.done(folder)  # now that all output is in the log
 
     def _train_from(
         self, checkpoint: Path | None, start: m.Start, folder: Path, pipe_link: PipeLink
@@ -100,7 +98,7 @@ class WorkerLoop:
             number=start.number,
             attempt=start.attempt,
             params=start.params,
-            folder=folder,
+            folder=self._folders.given,
             checkpoint=checkpoint,
             progress=start.progress,
             device=self._setup.device,
@@ -214,7 +212,7 @@ def _output_to(path: Path) -> Any:
 
 
 @contextlib.contextmanager
-def _passing_on(tell: Callable[[str], None]) -> Iterator[None]:
+def _warnings_told_to(tell: Callable[[str], None]) -> Iterator[None]:
     """Within this, ``tell`` is called with every :class:`GoalWarning`, which is shown as well.
 
     The log of a worker alone would hide them. Those of other threads or of forked processes stay

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import ReportError, StudyError
@@ -34,7 +37,9 @@ from acetune.searchers import Searcher
 from acetune.searchers.space import Space
 from acetune.study.answer import testable
 from acetune.study.coordinator import StudyCoordinator
+from acetune.study.ledger import failed_check
 from acetune.study.opening import describe_study
+from acetune.study.report_arrays import STEP
 from acetune.study.store import Store
 from acetune.study.view import StudyView
 
@@ -59,7 +64,9 @@ class DryRun:
     trial_s:
         A trial to its last step with one check of each limit, None if its length is unknown.
     whole_s:
-        All trials of ``max_trials`` like that, on all workers; None without ``max_trials``.
+        All trials of ``max_trials`` like that, on all workers; None without ``max_trials``. Without
+        starting the workers, waiting for checks that are measured alone, and ``confirm``, which is
+        most of the time where trials are short.
     trials:
         How many trials like that fit into ``time_budget_s``; None without one.
     workers:
@@ -90,6 +97,7 @@ class DryRun:
         if self.trial_s is not None:
             lines.append(f"a trial to its end, checked once: about {timing(self.trial_s)}")
             on = f"on {count(self.workers, 'worker')}, if none were stopped early"
+            on += ", without starting workers, waiting and confirm"
             if self.whole_s is not None:
                 lines.append(f"all trials: about {timing(self.whole_s)} {on}")
             if self.trials is not None:
@@ -173,30 +181,41 @@ def rehearse(
                     driver.run()
                     if driver.interrupted:
                         raise StudyError("the dry run was interrupted")
-                    _require_sound(store)
+                    with _view(store) as view:
+                        _require_sound(view)
                     confirm_s = _confirm(driver, coordinator) if confirms else None
                 finally:
                     driver.close()
-            return _measured(store, settings, confirm_s)
+            with _view(store) as view:
+                return _measured(view, settings, confirm_s)
         finally:
             store.close()
 
 
-def _require_sound(store: Store) -> None:
+@contextlib.contextmanager
+def _view(store: Store) -> Iterator[StudyView]:
+    """The study as its readers see it."""
+    with StudyView(store.path, whole=True) as view, store.understanding():
+        yield view
+
+
+def _require_sound(view: StudyView) -> None:
     """An error if the trial or a check went wrong, or nothing was reported."""
-    trial = store.rows("SELECT state, traceback FROM trials ORDER BY trial DESC LIMIT 1")
-    if trial and trial[0]["traceback"]:
-        raise StudyError(f"dry run: the trial failed with:\n{trial[0]['traceback']}")
-    if not store.rows("SELECT 1 FROM reports LIMIT 1"):
+    if view.trials:
+        last = view.trials[-1]
+        with view.open() as store:
+            traceback = store.traceback(last.trial, last.attempt)
+        if traceback:
+            raise StudyError(f"dry run: the trial failed with:\n{traceback}")
+    if not len(view.reports.seq):
         raise StudyError("dry run: the trial ended without a report")
-    for row in store.rows('SELECT "constraint", error FROM checks WHERE error IS NOT NULL LIMIT 1'):
-        raise StudyError(f"dry run: the check of {row['constraint']!r} failed: {row['error']}")
+    if (failed := failed_check(view)) is not None:
+        raise StudyError(f"dry run: the check of {failed.constraint!r} failed: {failed.error}")
 
 
 def _confirm(driver: Driver, coordinator: StudyCoordinator) -> float:
     """Call ``confirm`` once with the kept model, as after a search; its values go nowhere."""
-    store = coordinator.store
-    with StudyView(store.path, whole=True) as view, store.understanding():
+    with _view(coordinator.store) as view:
         kept = [found.kept for found in testable(view) if found.kept is not None]
     if not kept:
         raise StudyError(
@@ -223,14 +242,14 @@ def _confirm(driver: Driver, coordinator: StudyCoordinator) -> float:
     return seconds
 
 
-def _measured(store: Store, settings: Settings, confirm_s: float | None) -> DryRun:
+def _measured(view: StudyView, settings: Settings, confirm_s: float | None) -> DryRun:
     """The times in the study file, and what follows from them."""
-    trial = store.rows("SELECT * FROM trials ORDER BY trial DESC LIMIT 1")[0]
-    last = store.rows("SELECT primary_cost_s FROM reports WHERE kind = 'step' ORDER BY seq DESC")
-    step_s = float(last[0]["primary_cost_s"] or 0.0)
-    found = store.rows('SELECT "constraint", cost_s FROM checks ORDER BY seq')
-    checks_s = {row["constraint"]: float(row["cost_s"] or 0.0) for row in found}
-    startup_s, total = float(trial["startup_cost_s"] or 0.0), trial["total_steps"]
+    trial, reports, checks = view.trials[-1], view.reports, view.checks
+    step_s = float(np.nan_to_num(reports.primary_cost_s[reports.kind == STEP][-1]))
+    names = [constraint.name for constraint in view.goals.constraints]
+    costs = zip(checks.constraint.tolist(), np.nan_to_num(checks.cost_s).tolist(), strict=True)
+    checks_s = {names[place]: cost for place, cost in costs}
+    startup_s, total = trial.startup_cost_s or 0.0, trial.total_steps
     trial_s = whole_s = trials = None
     if total is not None:
         trial_s = startup_s + total * step_s + sum(checks_s.values())
@@ -238,9 +257,8 @@ def _measured(store: Store, settings: Settings, confirm_s: float | None) -> DryR
             whole_s = trial_s * max(1.0, settings.max_trials / settings.workers)
         if settings.time_budget_s is not None and trial_s > 0:
             trials = int(settings.time_budget_s * settings.workers / trial_s)
-    params = next(reversed(store.configurations().values()))
     return DryRun(
-        params,
+        trial.params,
         total,
         startup_s,
         step_s,

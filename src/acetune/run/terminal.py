@@ -76,7 +76,7 @@ class LiveProgress(StudyCallback):
         bar.add_row(ProgressBar(total=1.0, completed=done, width=30), left)
         grid = Table.grid(padding=(0, 2))
         grid.add_row("budget", bar)
-        for name, text in _standing(status).items():
+        for name, text in _counts_and_best(status).items():
             grid.add_row(name, text)
         return grid
 
@@ -102,7 +102,7 @@ class NotebookProgress(StudyCallback):
         if self._status is not None:
             done, left = _progress(self._status)
             bar = f'<progress max="1" value="{done:.2f}"></progress> '
-            self._show({"budget": left, **_standing(self._status)}, bar)
+            self._show({"budget": left, **_counts_and_best(self._status)}, bar)
 
     def on_notice(self, text: str) -> None:
         """A notice, below the progress."""
@@ -184,7 +184,7 @@ def _in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def _standing(status: StudyStatus) -> dict[str, str]:
+def _counts_and_best(status: StudyStatus) -> dict[str, str]:
     return {"trials": _trials(status), "reports": _strata(status), "best": _best(status)}
 
 
@@ -236,16 +236,22 @@ def _best(status: StudyStatus) -> str:
     # a checkpoint whose check failed misses by nobody knows how much
     miss = status.nearest_miss
     if miss is not None and not any(isinstance(m, FailedCheck) for m in miss.constraints.values()):
-        return f"none feasible yet; nearest miss{_values(goals, miss.constraints)}"
+        near = goals.keeps(miss.constraints)  # it breaks no limit, and is nearer than was aimed for
+        which = "none safe enough yet; nearest" if near else "none feasible yet; nearest miss"
+        return f"{which}{_values(goals, miss.constraints, limits=True)}"
     return "none feasible yet"
 
 
-def _values(goals: Goals, measured: Mapping[str, Estimate | FailedCheck]) -> str:
+def _values(
+    goals: Goals, measured: Mapping[str, Estimate | FailedCheck], *, limits: bool = False
+) -> str:
     shown = ""
     for constraint in goals.constraints:
         found = measured.get(constraint.name)
         if isinstance(found, Estimate):
             shown += f", {constraint.name} {number(found.value, 4)}"
+            if limits:
+                shown += f" (limit {constraint.sense} {number(constraint.limit, 6)})"
     return harmless(shown)
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from acetune.certification.account import require_confidence
-from acetune.certification.fingerprint import fingerprint, row_count
 from acetune.core.did_you_mean import suggesting
 from acetune.core.errors import GoalError, StudyError
 from acetune.core.formatting import size
@@ -20,6 +19,7 @@ from acetune.core.goals import (
     Goals,
     Mode,
     Objective,
+    constraint_list,
     split_constraints,
 )
 from acetune.interprocess.code_file import code_size
@@ -36,7 +36,7 @@ from acetune.run._confirmation import (
 from acetune.run._driver import Driver
 from acetune.run._local_workers import IN_WORKER, LocalSite
 from acetune.run._messages import Work
-from acetune.run._options import Settings, make_cluster, require_options, shared_out
+from acetune.run._options import Settings, make_cluster, require_flags, require_options, shared_out
 from acetune.run._pool import Pool, Site
 from acetune.run._ray_cluster import RayCluster
 from acetune.run._suggestions import Suggester
@@ -47,8 +47,9 @@ from acetune.run.terminal import make_progress
 from acetune.searchers import DEFAULT_SEARCHER, Searcher, make_searcher
 from acetune.searchers.searcher import learns_from_earlier, learns_nothing_earlier
 from acetune.searchers.space import Space
-from acetune.study.coordinator import StudyCoordinator
+from acetune.study.coordinator import StudyCoordinator, left_alone
 from acetune.study.earlier_studies import EarlierStudies, kept_curves
+from acetune.study.fingerprint import fingerprint, row_count
 from acetune.study.margins import with_margins
 from acetune.study.opening import (
     CodeChangedWarning,
@@ -61,8 +62,8 @@ from acetune.study.opening import (
     require_on_changed_limit,
     study_path,
 )
-from acetune.study.origin import mark_of
 from acetune.study.result import StudyResult, read_result
+from acetune.study.source_marks import mark_of
 from acetune.study.store import Durability, require_durability
 from acetune.study.temporary import temporary_study
 from acetune.trial.exclusive import needs_of
@@ -287,10 +288,8 @@ def tune(
             "tune() was called in a worker process, probably because the worker imports the file "
             "that calls it: put the call under  if __name__ == '__main__':"
         )
-    if isinstance(constraints, Constraint):
-        raise GoalError(
-            f"constraints must be a list, got {constraints!r}; write constraints=[Constraint(...)]"
-        )
+    constraints = constraint_list(constraints)
+    require_flags(dry_run, progress, callbacks)
     require_on_changed_check(on_changed_check)
     require_on_changed_limit(on_changed_limit)
     require_durability(durability)
@@ -395,6 +394,7 @@ def tune(
         coordinator = StudyCoordinator(store, stopper, keep_models)
         with store.understanding():
             under_way = coordinator.load(retries)
+        open_things.enter_context(left_alone(stopper.history))
         if seed is not None and coordinator.trials:
             begun = coordinator.next_number()
             search = make_searcher(searcher, searched, points, seed, begun)

@@ -74,7 +74,7 @@ class ForestSearcher(Searcher):
         self._space = space
         self._points = [dict(point) for point in points]
         self._seed = int(np.random.default_rng(seed).integers(2**62)) if seed is None else seed
-        self._told = _Told(space)
+        self._told = _OutcomesAsCurves(space)
         self._curves: Curves = self._told
         self._earlier: list[Curve] = []
         self._learned: tuple[int, _Forests | _Lengths | None] = (0, None)
@@ -148,7 +148,7 @@ class ForestSearcher(Searcher):
         return self._learned[1]
 
 
-class _Told:
+class _OutcomesAsCurves:
     """What a searcher is told by ask and tell, as curves of one step each."""
 
     def __init__(self, space: Space) -> None:

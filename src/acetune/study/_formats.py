@@ -356,8 +356,19 @@ def read_wordings(db: sqlite3.Connection) -> dict[str, Wording]:
     return {code: Wording(code, sentence, short) for code, sentence, short in found}
 
 
-def as_reason(wordings: Mapping[str, Wording], code: str, numbers: str) -> Reason:
-    """A reason from its two columns."""
-    if not code:
-        return NO_REASON
-    return Reason(wordings.get(code, Wording(code, code)), read_numbers(numbers))
+class Reasons(dict[tuple[str, str], Reason]):
+    """Reasons by their two columns, read when they are asked for: many trials share one."""
+
+    def __init__(self, wordings: Mapping[str, Wording]) -> None:
+        super().__init__()
+        self._wordings = wordings
+
+    def __missing__(self, columns: tuple[str, str]) -> Reason:
+        """One that was not read yet."""
+        code, numbers = columns
+        found = NO_REASON
+        if code:
+            wording = self._wordings.get(code, Wording(code, code))
+            found = Reason(wording, read_numbers(numbers))
+        self[columns] = found
+        return found

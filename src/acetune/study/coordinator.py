@@ -10,14 +10,14 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from acetune.core.decision import Action, Decision
 from acetune.core.goals import Estimate, FailedCheck, Goals
+from acetune.core.history import History
 from acetune.core.observation import Observation
 from acetune.core.outcome import Outcome, StudyCurves, outcome
-from acetune.core.reason import Reason, Wording
+from acetune.core.reason import Reason, Value, Wording
 from acetune.core.trial_record import Progress, State
 from acetune.policies.decide_again import decide_again
 from acetune.policies.stopper import Stopper
@@ -28,6 +28,9 @@ from acetune.study.store import CheckRow, ReportRow, Store, TrialRow
 from acetune.trial.link import Plan, Reply, Report
 
 _BEFORE = Wording("before", "as decided before")
+_GOES_ON = Action.CONTINUE.value
+_LARGE = 100_000  # reports
+_NO_NUMBERS: Mapping[str, Value] = {}
 _FREED = Reason(Wording("limits_changed", "the limits have changed since it was stopped"))
 _DRIVER_ENDED = Reason(Wording("driver_ended", "its driver process was ended"))
 
@@ -42,6 +45,22 @@ def no_garbage_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextlib.contextmanager
+def left_alone(history: History) -> Iterator[None]:
+    """For a block in which a large history stays: no garbage is looked for in what is there now.
+
+    A single look through a million reports takes seconds. It is made up for at the end.
+    """
+    if history.reports < _LARGE or gc.get_freeze_count():  # somebody else has set things aside
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 class Coordinator:
@@ -329,6 +348,8 @@ class StudyCoordinator(Coordinator):
         """The trial of an attempt's row, started in the history if that attempt is new there."""
         number, attempt = row.trial, row.attempt
         trial = self.trials.get(number)
+        if trial is not None and trial.attempt >= attempt and trial.handle is not None:
+            return trial  # nearly always
         if trial is None:
             trial = self.trials[number] = StudyTrial(number, attempt, row.params)
         if trial.handle is None or trial.attempt < attempt:
@@ -398,15 +419,24 @@ class StudyCoordinator(Coordinator):
 
     def _replay(self, row: ReportRow, checks: Sequence[CheckRow], plan: TrialRow) -> None:
         handle = self._reopen(plan).begun
-        measured, costs = _measured(row, checks), _costs(checks)
-        margins = {c.constraint: c.margin_se for c in checks}  # what was judged stays judged
+        measured = costs = margins = None
+        if checks:  # most reports come without
+            measured, costs = _measured(row, checks), _costs(checks)
+            margins = {c.constraint: c.margin_se for c in checks}  # what was judged stays judged
         if row.kind == "step":
-            action = Action(row.decision)
             stratum: Any = row.stratum
-            decided = Decision(action, _BEFORE, stratum, row.rank, row.of, row.step)
-            if action is Action.STOP:
-                why = plan.reason
-                decided = replace(decided, why=why.wording, numbers=why.numbers)
+            rank, of, step = row.rank, row.of, row.step
+            if row.decision == _GOES_ON:
+                action, why, numbers = Action.CONTINUE, _BEFORE, _NO_NUMBERS
+            else:
+                action, why = Action(row.decision), plan.reason.wording
+                numbers = plan.reason.numbers
+            decided = Decision(action, why, stratum, rank, of, step, numbers)
+            if measured is None and costs is None:
+                loss = self.goals.objective.loss(row.objective)
+                spent = row.primary_cost_s, row.snapshot_cost_s
+                handle.observe_again(step, loss, *spent, decided)
+                return
             handle.observe(
                 row.step,
                 row.objective,
@@ -427,7 +457,8 @@ class StudyCoordinator(Coordinator):
                 snapshot_cost_s=row.snapshot_cost_s,
                 margins=margins,
             )
-        self.kept_models.note(row.trial, row.attempt, handle.record.last_check)
+        if measured is not None:
+            self.kept_models.note(row.trial, row.attempt, handle.record.last_check)
 
 
 def _measured(

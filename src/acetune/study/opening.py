@@ -294,7 +294,7 @@ def _compare_code(
             ended = None if again else moment
             change = store.add_check_change(on_changed_check, lines, moment, ended)
             if again:
-                store.set_checks_aside(change)
+                store.set_checks_aside(change, moment)
         for how, what in (("data", data), ("confirm", confirm)):
             if what:
                 store.add_check_change(how, what, moment, moment)

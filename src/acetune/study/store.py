@@ -35,7 +35,7 @@ from acetune.core.trial_record import State
 from acetune.study._formats import (
     FORMAT,
     SCHEMA,
-    as_reason,
+    Reasons,
     bring_up,
     connect_as_now,
     keep_copy,
@@ -59,6 +59,7 @@ from acetune.trial.artifacts import (
     sync_folder,
 )
 
+_new = tuple.__new__  # of a row: half the time of calling the class
 Durability: TypeAlias = Literal["process", "power"]
 FileFault = sqlite3.Error  # what writing may raise within a transaction; it ends in a StudyError
 _APPLICATION_ID = 0x41434554  # "ACET"
@@ -87,12 +88,15 @@ class TrialRow(NamedTuple):
     schedule: Reason  # when it is checked
 
     @classmethod
-    def read(cls, values: tuple[Any, ...], wordings: Mapping[str, Wording]) -> TrialRow:
+    def read(cls, values: tuple[Any, ...], reasons: Reasons) -> TrialRow:
         """The row of what :meth:`Store.trial_values` gives."""
-        reason, schedule = (as_reason(wordings, *values[at : at + 2]) for at in (11, 13))
         params = json_object(values[2], "params")
-        fields: list[Any] = [*values[:2], params, *values[3:11], reason, schedule]
-        return cls(*fields)
+        return cls._make(
+            (
+                *(values[0], values[1], params, *values[3:11]),
+                *(reasons[values[11:13]], reasons[values[13:]]),
+            )
+        )
 
 
 class ReportRow(NamedTuple):
@@ -607,15 +611,22 @@ class Store:
         candidates: Sequence[tuple[int, int, int]],
         started: float,
     ) -> None:
-        """What a look at fresh data will test, and in which order: written before it does."""
+        """What a look at fresh data will test, and in which order: written before it does.
+
+        Its time is later than that of any change of a check, also where the clock was set back.
+        """
         self._db.execute(
-            "INSERT INTO looks VALUES (?, ?, ?, ?, ?, NULL)",
+            "INSERT INTO looks VALUES (?, ?, ?, ?, "
+            "max(?, (SELECT coalesce(max(time), 0) + 0.001 FROM check_changes)), NULL)",
             (look, level, _writable(data), json.dumps(candidates), started),
         )
 
     def end_look(self, look: int, ended: float) -> None:
         """A look has come to its end: its candidates are never tested again on these rows."""
         self._db.execute("UPDATE looks SET ended = ? WHERE look = ?", (ended, look))
+
+    def _end_open_look(self, ended: float) -> None:
+        self._db.execute("UPDATE looks SET ended = ? WHERE ended IS NULL", (ended,))
 
     def looks(self) -> list[dict[str, Any]]:
         """All looks at fresh data, with their candidates decoded."""
@@ -642,15 +653,23 @@ class Store:
     def add_check_change(
         self, how: str, what: Sequence[str], time: float, done: float | None
     ) -> int:
-        """The study goes on with a changed check."""
+        """The study goes on with a changed check.
+
+        Its time is not before that of any look at fresh data, also where the clock was set back.
+        """
         cursor = self._db.execute(
-            "INSERT INTO check_changes (time, seq, how, what, done) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO check_changes (time, seq, how, what, done) VALUES "
+            "(max(?, (SELECT coalesce(max(started), 0) FROM looks)), ?, ?, ?, ?)",
             (time, self._seq, how, _writable(json.dumps(list(what))), done),
         )
         return int(cursor.lastrowid or 0)
 
-    def set_checks_aside(self, change: int) -> None:
-        """What was measured so far counts no more; it is kept, in a table of its own."""
+    def set_checks_aside(self, change: int, time: float) -> None:
+        """What was measured so far counts no more; it is kept, in a table of its own.
+
+        A look at fresh data that was under way ends: what it has found so far was of other checks.
+        """
+        self._end_open_look(time)
         self._db.execute(
             "INSERT INTO earlier_checks SELECT ?, seq, trial, attempt, checked_step, "
             'checked_objective, "constraint", value, stderr, cost_s, error, margin_se, note '
@@ -679,7 +698,7 @@ class Store:
 
         A look at fresh data that was under way ends: what it has listed was for other limits.
         """
-        self._db.execute("UPDATE looks SET ended = ? WHERE ended IS NULL", (time,))
+        self._end_open_look(time)
         cursor = self._db.execute(
             "INSERT INTO limit_changes (time, session, seq, look, earlier, what) VALUES (?, "
             "(SELECT coalesce(max(session), 0) + 1 FROM sessions), ?, "
@@ -772,6 +791,10 @@ class Store:
         """What the codes of reasons mean."""
         return read_wordings(self._db)
 
+    def reasons(self) -> Reasons:
+        """Why trials and sessions ended, and when trials are checked, by their columns."""
+        return Reasons(self.wordings())
+
     def names(self) -> dict[str, int]:
         """Trials by the names that another engine gave them: most studies have none."""
         if not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'names'"):
@@ -817,7 +840,7 @@ class Store:
         ahead = checks.fetchone()
         upto = (2**63 - 1 if last is None else last,)
         for values in self._db.execute("SELECT * FROM reports WHERE seq <= ? ORDER BY seq", upto):
-            row = ReportRow(*values)
+            row = _new(ReportRow, values)
             if values[5] is None:  # SQLite has no NaN
                 row = row._replace(objective=math.nan)
             found = []
@@ -828,8 +851,8 @@ class Store:
 
     def attempts(self) -> list[TrialRow]:
         """All attempts of all trials, in order."""
-        wordings = self.wordings()
-        return [TrialRow.read(values, wordings) for values in self.trial_values()]
+        reasons = self.reasons()
+        return [TrialRow.read(values, reasons) for values in self.trial_values()]
 
     def trial_values(self) -> list[tuple[Any, ...]]:
         """The same as the file has it: for those who read only what has changed."""
@@ -845,9 +868,9 @@ class Store:
         found: tuple[str | None] = self._db.execute(sql, (trial, attempt)).fetchone()
         return found[0]
 
-    def configurations(self) -> dict[int, dict[str, Any]]:
-        """The parameters of all trials, in the order of their numbers."""
-        rows = self._db.execute("SELECT trial, params FROM trials WHERE attempt = 1 ORDER BY trial")
+    def rejected(self) -> dict[int, dict[str, Any]]:
+        """The parameters of the trials that break a limit on the configuration."""
+        rows = self._db.execute("SELECT trial, params FROM trials WHERE state = 'rejected'")
         return {trial: json.loads(params) for trial, params in rows}
 
     def has_measured(self, constraints: int) -> bool:

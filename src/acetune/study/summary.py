@@ -21,9 +21,7 @@ from acetune.core.formatting import (
 )
 from acetune.core.goals import Constraint, Goals
 from acetune.core.reason import BUDGET_SPENT, ENOUGH, FAILED
-from acetune.study.findings import FoundCheckpoint, broken_limits
-from acetune.study.temporary import is_temporary
-from acetune.study.trust import (
+from acetune.study.claims import (
     account_words,
     after_failed_confirmation,
     claim,
@@ -32,6 +30,8 @@ from acetune.study.trust import (
     towards_a_certificate,
     trust_in_best,
 )
+from acetune.study.findings import FoundCheckpoint, broken_limits
+from acetune.study.temporary import is_temporary
 
 if TYPE_CHECKING:
     from acetune.study.result import StudyResult
@@ -66,7 +66,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     if best is not None:
         fault = best.model_fault()
         rows.append(("parameters", how_to_make(best, usable=fault is None)))
-        rows.append(("status", _STATUS.get(best.status, best.status)))
+        rows.append(("status", _status_words(best)))
         rows.append(("trust", trust_in_best(result)))
         if (what := towards_a_certificate(result)) is not None:
             rows.append(("next", what))
@@ -75,6 +75,10 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         if best.checkpoint is not None:
             text = shown(best.checkpoint)
             rows.append(("model", text if fault is None else f"{text} {fault}; {best.instead()}"))
+        elif result.limit_changes and ledger.disk_bytes > ledger.code_bytes:
+            steps = count(best.step, "step")
+            text = f"none was kept under the earlier limit; train these parameters for {steps}"
+            rows.append(("model", text))
     if best is not None:
         rows.extend(("beware", text) for text in one_class_words(best))
     rows.extend(("changed", text) for text in what_changed(result))
@@ -90,8 +94,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     rows.append(("trials", f"{sum(result.counts.values()):,} ({counts})"))
     for reason, n in list(result.reasons.items())[:4]:
         rows.append(("", f"{n:,} x {reason}"))
-    strata = [f"{result.strata.get(s, 0):,} {s}" for s in ("valid", "invalid", "unchecked")]
-    rows.append(("reports", ", ".join(strata)))
+    rows.append(("reports", _reports(result)))
     rows.append(
         (
             "time",
@@ -119,7 +122,8 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         if (failed := result.failed_check) is not None:
             if ledger.failed_checks < ledger.checks:  # else the first line has said it
                 text += f"; the first, of {failed.constraint!r}: {failed.error}"
-            text += f"; look closer: acetune explain {shown(result.study)} {failed.trial}"
+            closer = f"look closer: acetune explain {shown(result.study)} {failed.trial}"
+            text += "; give study= to look closer" if is_temporary(result.study) else f"; {closer}"
         rows.append(("failed checks", text))
     if goals.constraints and ledger.invalid_s:
         rows.append(
@@ -135,6 +139,26 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     where = shown(result.study) + (goes if is_temporary(result.study) else "")
     rows.append(("on disk", f"{models}, next to {where}"))
     return [(name, harmless(text)) for name, text in rows]
+
+
+def _reports(result: StudyResult) -> str:
+    """How many were checked, and why there is an answer where the search found none valid."""
+    counts = [f"{result.strata.get(s, 0):,} {s}" for s in ("valid", "invalid", "unchecked")]
+    text = ", ".join(counts)
+    best = result.best
+    if best is None or result.strata.get("valid") or not result.goals.constraints:
+        return text
+    if broken_limits(result.goals, best):
+        return f"{text}; valid means: as far within the limits as the search aimed for"
+    if any(change["how"] == "measure_again" for change in result.check_changes):
+        return f"{text}; kept models were measured again by the changed check"
+    return f"{text}; kept models were checked after the search"
+
+
+def _status_words(found: FoundCheckpoint) -> str:
+    if found.certified_approximately:
+        return "certified: approximate (a bound holds only nearly, and with many rows)"
+    return _STATUS.get(found.status, found.status)
 
 
 def one_class_words(found: FoundCheckpoint) -> list[str]:

@@ -16,9 +16,9 @@ import numpy as np
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Goals, goals_from_json
 from acetune.core.reason import Reason
-from acetune.study._formats import as_reason, connect_as_now
+from acetune.study._formats import connect_as_now
 from acetune.study._validation import read_confirmation, read_lines, read_study
-from acetune.study.findings import judged_now
+from acetune.study.findings import judged_now, looks_of_earlier_checks, set_aside
 from acetune.study.limit_changes import limits_at
 from acetune.study.report_arrays import (
     Array,
@@ -82,7 +82,7 @@ class StudyView:
         The latest attempt of each trial, in the order of their numbers.
     sessions, looks, check_changes, limit_changes, confirmations:
         The rows of these tables, in order; what was measured is decoded. What fresh data said is
-        judged by the current limits.
+        judged by the current limits, and set aside where it is about an earlier check.
     ended:
         Why the last session ended; None while it runs, or if it was killed.
     models:
@@ -271,7 +271,7 @@ class StudyView:
         self.ended = None
         if self.sessions and self.sessions[-1]["ended"] is not None:
             last = self.sessions[-1]
-            self.ended = as_reason(store.wordings(), last["ended"], last["ended_numbers"])
+            self.ended = store.reasons()[last["ended"], last["ended_numbers"]]
         self.looks = decoded_looks(read["looks"])
         self.check_changes = [
             {**row, "what": read_lines(row["what"], "what")} for row in read["check_changes"]
@@ -287,6 +287,10 @@ class StudyView:
                 )
                 for use in self.confirmations
             ]
+        earlier = looks_of_earlier_checks(self.looks, self.check_changes)
+        self.confirmations = [
+            set_aside(use) if use["look"] in earlier else use for use in self.confirmations
+        ]
         self.models = {
             (row.trial, row.attempt, row.step): row.kept
             for row in map(store.understood, read["checkpoints"])
@@ -296,7 +300,7 @@ class StudyView:
         return True
 
     def _read_trials(self, store: Store) -> bool:
-        rows, wordings = store.trial_values(), store.wordings()
+        rows, reasons = store.trial_values(), store.reasons()
         self.startup_s = sum(row[8] or 0.0 for row in rows)
         self.waited_s = store.waited()
         latest = {row[0]: row for row in rows}  # the last of several attempts stays
@@ -306,10 +310,10 @@ class StudyView:
         if len(latest) < len(rows):
             for row in rows:
                 if row is not latest[row[0]]:
-                    self._earlier.setdefault(row[0], []).append(TrialRow.read(row, wordings))
+                    self._earlier.setdefault(row[0], []).append(TrialRow.read(row, reasons))
         known = {trial.trial: trial for trial in self.trials}
         self.trials = [
-            known[number] if self._trial_rows.get(number) == row else TrialRow.read(row, wordings)
+            known[number] if self._trial_rows.get(number) == row else TrialRow.read(row, reasons)
             for number, row in latest.items()
         ]
         self._trial_rows = latest

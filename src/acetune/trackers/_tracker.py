@@ -1,32 +1,184 @@
-"""The listener that all trackers share: what they are told of a study, and when."""
+"""What all trackers share: the protocol that each speaks, the listener that tells them of a study.
+
+They are told in a thread, so that a slow server holds up no trial.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import queue
 import tempfile
+import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import acetune
 from acetune.core.decision import Decision
-from acetune.core.errors import GoalError
-from acetune.core.formatting import flattened
+from acetune.core.errors import AcetuneError, GoalError
+from acetune.core.formatting import cut, flattened
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.numbers import is_number
 from acetune.core.reason import FAILED
 from acetune.policies.stopper import CheckedCheckpoint
 from acetune.report.html import write_report
 from acetune.run.study_callbacks import StudyCallback, StudyStatus
+from acetune.study.claims import claim
 from acetune.study.result import StudyResult, load
-from acetune.study.trust import claim
 from acetune.study.view import viewing
-from acetune.trackers._sender import Sender
-from acetune.trackers._service import Attempt, Begun, Ended, Fact, Service, Values
 from acetune.trial.link import Report
+
+Fact: TypeAlias = str | int | float | bool | None
+
+_LOOK_EVERY_S = 0.1  # while the end is waited for: so that Ctrl-C is heard
+_LONGEST = 300  # characters of an error of the tracker's
+
+
+# -- what a tracker is told, and how ---------------------------------------------------------------
+
+
+class Attempt(NamedTuple):
+    """A run for an attempt at a trial; most trials have one."""
+
+    trial: int
+    number: int = 1
+
+    @property
+    def name(self) -> str:
+        """What its run is called.
+
+        >>> Attempt(3).name, Attempt(3, 2).name
+        ('trial-00003', 'trial-00003-attempt-2')
+        """
+        return f"trial-{self.trial:05d}" + (f"-attempt-{self.number}" if self.number > 1 else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A study as it begins, or goes on."""
+
+    key: str  # the same in all its sessions
+    name: str
+    params: Mapping[str, Fact]  # the same in all its sessions too
+    facts: Mapping[str, Fact]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A study as it ended."""
+
+    state: str  # finished, interrupted or failed
+    status: str  # of the answer: certified, holds, unconfirmed; broken or none without one
+    answer: Attempt | None  # the run that holds the answer
+    facts: Mapping[str, Fact]
+    values: Mapping[str, float]  # of the answer
+    summary: str
+    report: Path | None = None  # the page, as long as the tracker is waited for
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Numbers of a step."""
+
+    step: int
+    values: Mapping[str, float]
+    time: float = field(compare=False)  # seconds since the epoch
+
+
+class Service(Protocol):
+    """A tracker. Called in one thread, in the order of the study; any error ends it.
+
+    ``run`` is an attempt at a trial, or None for the study as a whole.
+    """
+
+    name: str
+
+    def begin(self, study: Begun) -> None:
+        """A session begins."""
+
+    def begin_trial(self, run: Attempt, params: Mapping[str, Any]) -> None:
+        """An attempt begins."""
+
+    def log(self, run: Attempt | None, values: Values) -> None:
+        """What was measured at a step."""
+
+    def end_trial(self, run: Attempt, state: str, facts: Mapping[str, Fact]) -> None:
+        """An attempt ended: finished, stopped, failed or interrupted."""
+
+    def end(self, ended: Ended) -> None:
+        """The session ended."""
+
+    def flush(self) -> None:
+        """Nothing else waits to be told: send what was held back to be sent together."""
+
+
+# -- in a thread -----------------------------------------------------------------------------------
+
+
+class TrackerError(AcetuneError):
+    """A tracker cannot be reached, or does not take what it is told."""
+
+
+class Sender:
+    """Tells a service in the order of :meth:`send`, in a thread of its own.
+
+    After an error nothing more is sent: :meth:`require_well` raises it, in the caller's thread.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._waiting: queue.SimpleQueue[Callable[[Service], None] | None] = queue.SimpleQueue()
+        self._error: Exception | None = None
+        self._last_sent = time.monotonic()
+        self._thread = threading.Thread(
+            target=self._run, name=f"acetune-{service.name}", daemon=True
+        )
+        self._thread.start()
+
+    def send(self, what: Callable[[Service], None]) -> None:
+        """Tell the service soon; returns at once."""
+        if self._error is None:
+            self._waiting.put(what)
+
+    def require_well(self) -> None:
+        """Raise what the service has answered, if it was an error."""
+        if self._error is not None:
+            text = cut(" ".join(str(self._error).split()), _LONGEST, "...")
+            raise TrackerError(
+                f"{self._service.name} could not be told ({type(self._error).__name__}: {text}); "
+                "the study goes on without it, and its file has everything"
+            ) from self._error
+
+    def close(self, wait_s: float) -> None:
+        """Wait until all is sent; raises where it was not, or nothing went on for ``wait_s``."""
+        self._waiting.put(None)
+        self._last_sent = time.monotonic()
+        while self._thread.is_alive():
+            self._thread.join(_LOOK_EVERY_S)
+            if time.monotonic() - self._last_sent > wait_s and self._thread.is_alive():
+                raise TrackerError(
+                    f"{self._service.name} has not answered for {wait_s:g} s, and was not told "
+                    "everything; wait_s= waits longer, and the study's file has everything"
+                )
+        self.require_well()
+
+    def _run(self) -> None:
+        try:
+            while (what := self._waiting.get()) is not None:
+                what(self._service)
+                self._last_sent = time.monotonic()
+                if self._waiting.empty():  # until then what can be sent together is
+                    self._service.flush()
+            self._service.flush()
+        except Exception as error:
+            self._error = error
+
+
+# -- the listener ----------------------------------------------------------------------------------
 
 
 class Tracker(StudyCallback):

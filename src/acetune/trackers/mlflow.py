@@ -13,8 +13,7 @@ from typing import Any
 
 from acetune.core.errors import MissingExtraError
 from acetune.core.formatting import cut
-from acetune.trackers._service import Attempt, Begun, Ended, Fact, Values
-from acetune.trackers._tracker import Tracker
+from acetune.trackers._tracker import Attempt, Begun, Ended, Fact, Tracker, Values
 
 try:
     from mlflow import MlflowClient

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from acetune.core.errors import MissingExtraError
-from acetune.trackers._service import Attempt, Begun, Ended, Fact, Values
-from acetune.trackers._tracker import Tracker
+from acetune.trackers._tracker import Attempt, Begun, Ended, Fact, Tracker, Values
 
 try:
     import wandb

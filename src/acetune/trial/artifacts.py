@@ -117,17 +117,90 @@ def open_log(path: Path) -> int:
         return os.open(path, flags, 0o600)
 
 
+class AttemptFolders:
+    """Gives each attempt of a worker a folder with a log, and leaves no empty ones behind.
+
+    A folder into which an attempt has written nothing becomes that of the next one: to make and to
+    delete one for every attempt would take as long as many reports.
+    """
+
+    def __init__(self, files: Path) -> None:
+        self._files = files
+        self._folder: Path | None = None  # of the attempt under way
+        self._given = False  # whether training code knows it: it may write there at any time
+        self._unused: Path | None = None
+
+    def make(self, trial: int, attempt: int) -> Path:
+        """The folder of an attempt that begins."""
+        self._folder, self._given = self._files / attempt_name(trial, attempt), False
+        unused, self._unused = self._unused, None
+        if unused is not None:
+            if unused.name == self._folder.name:
+                with contextlib.suppress(OSError):  # there is one already
+                    unused.parent.rename(self._folder.parent)
+                    return self._folder
+            _remove_attempt(str(unused))
+        try:
+            self._folder.parent.mkdir(mode=0o700)
+            self._folder.mkdir(mode=0o700)
+        except OSError:  # what is there already may be a link that leads elsewhere
+            confined(self._files, self._folder).mkdir(parents=True, exist_ok=True)
+        return self._folder
+
+    def given(self) -> Path:
+        """The folder of the attempt under way, for its training code."""
+        assert self._folder is not None  # there is one
+        self._given = True
+        return self._folder
+
+    def done(self, folder: Path) -> None:
+        """The attempt under way has ended."""
+        if not self._given and _is_unused(folder):
+            self._unused = folder
+
+    def close(self) -> None:
+        """No more attempts begin."""
+        if self._unused is not None:
+            _remove_attempt(str(self._unused))
+
+
+def _is_unused(folder: Path) -> bool:
+    """Whether an attempt has left nothing but an empty log, and its trial no other attempt."""
+    try:
+        log = (folder / "log.txt").lstat()
+        if not stat.S_ISREG(log.st_mode) or log.st_size or log.st_nlink > 1:
+            return False
+        if folder.is_symlink() or folder.parent.is_symlink():
+            return False
+        return _names(folder) == ["log.txt"] and _names(folder.parent) == [folder.name]
+    except OSError:
+        return False
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
 def remove_empty(files: Path) -> None:
     """Delete empty logs in the folder of a study, and the folders in which nothing is left."""
     with contextlib.suppress(OSError):  # paths are plain text here: there may be many trials
         for trial in _folders(files, "trial-"):
-            for attempt in _folders(trial, "attempt-"):
-                _remove_empty_log(f"{attempt}/log.txt")
-                _remove_folder(attempt)
-            _remove_folder(trial)
+            attempts = _folders(trial, "attempt-")
+            for attempt in attempts:
+                _remove_attempt(attempt)
+            if not attempts:
+                _remove_folder(trial)
         for log in files.glob("worker-*.log"):
             _remove_empty_log(log)
         files.rmdir()
+
+
+def _remove_attempt(attempt: str) -> None:
+    """Delete the folder of an attempt, and that of its trial, if nothing is in them."""
+    with contextlib.suppress(OSError):
+        _remove_empty_log(f"{attempt}/log.txt")
+        os.rmdir(attempt)  # noqa: PTH106
+        os.rmdir(os.path.dirname(attempt))  # noqa: PTH106, PTH120
 
 
 def _folders(folder: str | Path, prefix: str) -> list[str]:

@@ -46,7 +46,7 @@ class Trial:
         The folder an earlier attempt saved with ``report(checkpoint=...)``, or None. ``steps``
         goes on after the step it was saved at.
     folder:
-        A folder of the trial's own for whatever it writes.
+        A folder of the trial's own for whatever it writes, or what makes one when asked for it.
     device, threads:
         The device this worker was given (or None) and how many threads it should use. A GPU is the
         only one that the worker sees: use it as ``"cuda:0"`` or ``"cuda"``.
@@ -60,7 +60,7 @@ class Trial:
         *,
         number: int,
         params: Mapping[str, Any],
-        folder: Path,
+        folder: Path | Callable[[], Path],
         attempt: int = 1,
         checkpoint: Path | None = None,
         progress: Progress | None = None,  # where a resumed attempt stands
@@ -70,7 +70,7 @@ class Trial:
     ) -> None:
         self.params: dict[str, Any] = dict(params)
         self.number, self.attempt = number, attempt
-        self.checkpoint, self.folder = checkpoint, folder
+        self.checkpoint, self._folder = checkpoint, folder
         self.device, self.threads = device, threads
         self._link, self._goals, self._policy = link, goals, policy
         self._progress = Progress() if progress is None else progress
@@ -97,6 +97,13 @@ class Trial:
         self._best_bold_loss = math.inf  # of those that hold but for a margin of acetune's own
 
     # -- what training functions use -------------------------------------------------------------
+
+    @property
+    def folder(self) -> Path:
+        """A folder of the trial's own for whatever it writes."""
+        if not isinstance(self._folder, Path):
+            self._folder = self._folder()
+        return self._folder
 
     def steps(self, total_steps: int | None = None) -> Iterator[int]:
         """The steps to train, from 1 (or after the checkpoint) to ``total_steps``.

@@ -21,7 +21,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from acetune.core.errors import GoalError
-from acetune.report.dashboard._visitors import Connections
+from acetune.report.dashboard._connection_limits import Connections
 
 _METHODS = ("GET", "HEAD")
 _KNOWN_READER = (303,)  # answers to those who have shown the token, though not yet a page

@@ -19,8 +19,8 @@ from starlette.types import ASGIApp
 
 from acetune.report._markup import clean
 from acetune.report.dashboard._access import AccessControl
+from acetune.report.dashboard._connection_limits import Connections
 from acetune.report.dashboard._study_follower import Watcher, to_json
-from acetune.report.dashboard._visitors import Connections
 from acetune.report.html import live_beginning, plotly_js, script, stylesheet
 
 _STATIC: dict[str, tuple[str, Callable[[], str]]] = {

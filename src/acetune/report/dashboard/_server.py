@@ -12,8 +12,8 @@ import uvicorn
 from acetune.core.errors import AcetuneError, GoalError
 from acetune.report.dashboard._access import choose_token, is_loopback
 from acetune.report.dashboard._app import make_app
+from acetune.report.dashboard._connection_limits import Connections
 from acetune.report.dashboard._study_follower import Watcher
-from acetune.report.dashboard._visitors import Connections
 from acetune.study.read_ahead import ReadAhead
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from acetune.report.dashboard import DashboardServer, _visitors
+from acetune.report.dashboard import DashboardServer, _connection_limits
 from dashboard.serving import serving
 
 TOKEN = "open-sesame_42"
@@ -20,7 +20,7 @@ HEAD = b"GET /static/page.css HTTP/1.1\r\nHost: localhost\r\n"
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_visitors, "ASKING_S", 0.5)
+    monkeypatch.setattr(_connection_limits, "ASKING_S", 0.5)
 
 
 def connected(server: DashboardServer) -> socket.socket:
@@ -91,7 +91,7 @@ def strangers(server: DashboardServer, count: int) -> Iterator[list[socket.socke
 
 
 def test_strangers_are_few_and_readers_find_room(study: Path) -> None:
-    most = _visitors.MOST_STRANGERS
+    most = _connection_limits.MOST_STRANGERS
     with serving(study, token=TOKEN) as server:
         base = f"http://127.0.0.1:{server.address.port}"
         with httpx.Client(base_url=base, timeout=20) as reader:
