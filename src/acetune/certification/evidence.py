@@ -597,7 +597,7 @@ class Mean(Measured):
         return _again, (float(self.value), float(self.stderr), self.evidence)
 
 
-def _numbers(values: Sequence[float]) -> NDArray[np.float64]:
+def _numbers(values: Any) -> NDArray[np.float64]:
     """One number per row, of what is one: NumPy makes numbers of texts and times as well."""
     given = np.ma.getdata(np.asanyarray(values))
     hidden = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
