@@ -22,7 +22,7 @@ from acetune.certification._binomial import at_least, at_most, lower_bound, uppe
 from acetune.certification._bounded_means import betting_p_value, sum_p_value
 from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint, Noted
-from acetune.core.numbers import as_whole, is_number
+from acetune.core.numbers import as_number, as_whole, is_number
 
 Sense: TypeAlias = Literal["<=", ">="]
 MOST_PAIRS = 2_000  # of groups in all rates, for which people are shown a bound
@@ -570,9 +570,7 @@ class Mean(Measured):
         clusters: Sequence[Any] | None = None,
     ) -> Self:
         """The mean with its standard error."""
-        found = np.asarray(values, dtype=float)
-        if found.ndim != 1 or not len(found):
-            raise GoalError(f"Mean(values) needs one number per row, got shape {found.shape}")
+        found = _numbers(values)
         if not (is_number(low) and is_number(high) and low < high):
             raise GoalError(f"Mean(low=, high=) must be numbers, low < high, got {low!r}, {high!r}")
         outside = ~((found >= low) & (found <= high))  # NaN too
@@ -597,6 +595,22 @@ class Mean(Measured):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (float(self.value), float(self.stderr), self.evidence)
+
+
+def _numbers(values: Any) -> NDArray[np.float64]:
+    """One number per row, of what is one: NumPy makes numbers of texts and times as well."""
+    given = np.ma.getdata(np.asanyarray(values))
+    hidden = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
+    if hidden is not None and hidden.any():
+        row = int(np.flatnonzero(hidden)[0])
+        raise GoalError(f"Mean(values) is masked in row {row}: leave such rows out")
+    if given.ndim != 1 or not len(given):
+        raise GoalError(f"Mean(values) needs one number per row, got shape {given.shape}")
+    if given.dtype.kind == "O":  # a frame's own kinds of column, or Python's objects
+        return np.array([as_number(value, "Mean(values)") for value in given])
+    if given.dtype.kind not in "buif":
+        raise GoalError(f"Mean(values) must be numbers, got an array of {given.dtype}")
+    return given.astype(float)
 
 
 def _again(value: float, stderr: float, evidence: Evidence) -> Measured:

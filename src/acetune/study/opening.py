@@ -481,6 +481,8 @@ def differing(known: Any, given: Any) -> list[str]:
     >>> old = [{"name": "gap", "upper": 0.3, "margin_se": 0.0}]
     >>> differing(old, [{"name": "gap", "upper": 0.2, "margin_se": 0.0}])
     ['gap: limit was <= 0.3, now <= 0.2']
+    >>> differing(old, [{**old[0], "exact": True}])
+    ['gap: exact was False, now True']
     >>> differing({"name": "auc", "mode": "max"}, {"name": "auc", "mode": "min"})
     ["mode was 'max', now 'min'"]
     """
@@ -507,8 +509,10 @@ def _differing_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[st
 def _differing_limit(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     was, now = (f"<= {c['upper']!r}" if "upper" in c else f">= {c['lower']!r}" for c in (old, new))
     limit = [f"limit was {was}, now {now}"] if was != now else []
-    sides = {"upper": None, "lower": None}  # said already
-    return limit + _differing_values({**old, **sides}, {**new, **sides})
+    # limits are said already; what says nothing is left out of the file
+    same = {"upper": None, "lower": None, "auto_margin": None}
+    plain = {"exact": False}
+    return limit + _differing_values({**plain, **old, **same}, {**plain, **new, **same})
 
 
 def _short(value: object) -> str:

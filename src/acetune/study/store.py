@@ -1113,11 +1113,26 @@ def _application(path: Path) -> int:
                 if application == _APPLICATION_ID:
                     known_format(db, path)
             return application
-        except (sqlite3.Error, StudyFileError):
+        except (sqlite3.Error, StudyFileError) as error:
             # looked at without a lock, a file that is being written may be half old, half new
-            if not is_accompanied(path) or time.monotonic() > give_up:
+            if not is_accompanied(path):
+                raise
+            if time.monotonic() > give_up:
+                if isinstance(error, sqlite3.DatabaseError):
+                    return _application_in_header(path)
                 raise
             time.sleep(_TORN_S / 50)
+
+
+def _application_in_header(path: Path) -> int:
+    """Which program's database a file is that is only whole together with its log.
+
+    It is where its process was killed, or its disk was full, while SQLite moved what the log holds
+    into the file: that begins with the header, which already says how long the file is to become.
+    """
+    with contextlib.closing(connect_to_read(path, "&immutable=1")) as db:
+        db.execute("PRAGMA writable_schema = ON")  # read it although it is shorter than it says
+        return int(db.execute("PRAGMA application_id").fetchone()[0])
 
 
 def require_log(path: Path) -> None:
