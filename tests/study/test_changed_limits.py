@@ -641,6 +641,8 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     assert call("run", "search.py").returncode == 0
     wrong = call("resume", "search.db", "--limit", "h<=0.9")
     assert wrong.returncode != 0 and "'h<=0.9' is none of the study's constraints" in wrong.stderr
+    twice = call("resume", "search.db", "--limit", "g<=0.75", "--limit", "g<=0.8")
+    assert twice.returncode != 0 and "two limits for one constraint" in twice.stderr
     done = call("resume", "search.db", "--limit", "g<=0.75")
     assert done.returncode == 0 and "now <= 0.75" in done.stdout, done.stderr
     # the file has the first one still: the study's own counts
