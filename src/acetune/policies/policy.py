@@ -1,4 +1,7 @@
-"""What a stopping policy is: options, and answers to a few questions. The history has the state."""
+"""What a stopping policy is: options, and answers to a few questions. The history has the state.
+
+A new one is a file of its own in this folder and a line in each table of ``__init__.py``.
+"""
 
 from __future__ import annotations
 

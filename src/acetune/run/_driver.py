@@ -25,11 +25,12 @@ from acetune.core.reason import (
     stated,
 )
 from acetune.run import _messages as m
+from acetune.run._early_end import BrokenChecks, EarlyEnd, EndedStudyError
 from acetune.run._options import Settings
 from acetune.run._pool import Died, Pool, Slot
 from acetune.run._timeouts import Timeouts
 from acetune.run._transfer import Parcels
-from acetune.run._trial_queue import BrokenChecks, EarlyEnd, EndedStudyError, Evaluation, TrialQueue
+from acetune.run._trial_queue import Evaluation, TrialQueue
 from acetune.run.study_callbacks import Listeners
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.session import Session, StudyTrial

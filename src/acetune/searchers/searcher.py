@@ -1,4 +1,4 @@
-"""What a searcher must do."""
+"""What a searcher must do. A new one is a file in this folder, and a line in ``__init__.py``."""
 
 from __future__ import annotations
 
