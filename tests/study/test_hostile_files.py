@@ -302,3 +302,14 @@ def test_a_study_whose_code_is_damaged_does_not_go_on(
         db.execute("UPDATE study SET code = ?", (code,))
     with pytest.raises(StudyFileError, match="is damaged"):
         tune(train, study, constraints=[GAP], confirm=confirm, confirm_data="rows", keep_models=3)
+
+
+@pytest.mark.parametrize("column", ["error", "note"])
+def test_a_column_that_is_not_there_is_damage(finished: Path, tmp_path: Path, column: str) -> None:
+    study = tmp_path / "study.db"
+    shutil.copy(finished, study)
+    with closing(connect(study)) as db, db:
+        db.execute(f"ALTER TABLE checks DROP COLUMN {column}")
+    for opened in (acetune.load, Store.read, Store.open):
+        with pytest.raises(StudyFileError, match="no such column"):
+            opened(study)
