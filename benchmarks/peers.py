@@ -3,20 +3,22 @@
 Every system replays the same tables on the same simulated clock: workers, prices of checks and
 suggestions, budget. A peer's answer is the best feasible checkpoint that it knows at the end of its
 budget; the time is that until the default of tune() knows one as good. Runs are paired by table,
-limit, price of a check and seed.
+limit, price of a check and seed. Each race of all of them is a line of the file ``--runs``: a
+command that was broken off goes on from there, and what is there is not run again.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import math
 import os
 import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -31,7 +33,9 @@ from acetune.trial.hardware import available_cores
 from benchmarks import grid_plan as plan
 from benchmarks.common import Page, run_main, say
 from benchmarks.grid_cells import budget_s
+from benchmarks.grid_code import code_hash
 from benchmarks.grid_tpe import faster_tpe
+from benchmarks.population_runs import appending, read_lines
 from benchmarks.population_tables import Source, choose, own_tables, read_folder, thin
 from benchmarks.regret import regret_scale
 
@@ -66,6 +70,33 @@ class Raced(NamedTuple):
     peer_regret: float
     share: float  # of the budget until the peer's answer was reached; infinite if it was not
     peer_share: float  # of the budget until the peer had that answer
+
+
+class RaceKey(NamedTuple):
+    """What was run."""
+
+    table: str
+    digest: str  # of the table
+    limit: str
+    ratio: float
+    seed: int
+    workers: int
+    configs: int
+
+
+class Race(NamedTuple):
+    """What came out, peer by peer."""
+
+    raced: list[Raced]
+    code: str  # which code made it
+
+
+Races: TypeAlias = dict[RaceKey, Race]
+
+
+def key_of(job: Job) -> RaceKey:
+    """By what its race is found in the file."""
+    return RaceKey(job.source.name, job.source.digest, *job[1:])
 
 
 def race(job: Job) -> list[Raced]:
@@ -120,6 +151,7 @@ def main(arguments: Sequence[str]) -> None:
         "--configs", type=int, default=CONFIGS, help="the budget: so many are trained in it"
     )
     parser.add_argument("--ratio", action="append", type=float, help="of a check; repeat")
+    parser.add_argument("--runs", type=Path, required=True, help="the file that races are added to")
     parser.add_argument("--processes", type=int, default=available_cores())
     parser.add_argument("--out", type=Path, help="folder for the page; default: print only")
     options = parser.parse_args(arguments)
@@ -137,19 +169,59 @@ def main(arguments: Sequence[str]) -> None:
         for ratio in options.ratio or RATIOS
         for seed in range(options.seeds)
     ]
-    raced: list[Raced] = []
-    with contextlib.closing(run_jobs(race, jobs, options.processes)) as results:
-        for done, (index, came) in enumerate(results, start=1):
-            if isinstance(came, Lost):
-                raise AcetuneError(f"{jobs[index]} failed: {came.error}")
-            raced += came
-            if done % 20 == 0:
-                say(f"{done} of {len(jobs)}")
-    hidden = {str(path) for path in (*options.folders, options.out)}
+    races = complete(jobs, options.runs, options.processes)
+    raced = [each for job in jobs for each in races[key_of(job)].raced]
+    hidden = {str(path) for path in (*options.folders, options.runs, options.out)}
     shown = ["FOLDER" if given in hidden else given for given in arguments]
     page = Page("How soon a peer's answer is reached", "peers", shown)
     write(page, raced, jobs, len(sources))
     page.write(options.out)
+
+
+def complete(jobs: Sequence[Job], path: Path, processes: int) -> Races:
+    """All races; those that the file lacks are run and added to it."""
+    known, code = read_races(path), code_hash(DEFAULT_POLICY)
+    wanted = {key_of(job): job for job in jobs}
+    missing = [
+        job
+        for key, job in wanted.items()
+        if key not in known or [each.peer for each in known[key].raced] != list(PEERS)
+    ]
+    there = wanted.keys() - map(key_of, missing)
+    if any(known[key].code != code for key in there):
+        say(f"other code ran some of them; name another file than {path} to run all anew")
+    say(f"{len(missing)} of {len(wanted)} races to run")
+    if missing:
+        with (
+            appending(path) as file,
+            contextlib.closing(run_jobs(race, missing, processes)) as results,
+        ):
+            for done, (index, came) in enumerate(results, start=1):
+                if isinstance(came, Lost):
+                    raise AcetuneError(f"{missing[index]} failed: {came.error}")
+                key = key_of(missing[index])
+                known[key] = Race(came, code)
+                append_race(file, key, known[key])
+                if done % 20 == 0:
+                    say(f"{done} of {len(missing)}")
+    return {key: known[key] for key in wanted}
+
+
+def append_race(file: IO[str], key: RaceKey, run: Race) -> None:
+    """One line a race."""
+    line = {**key._asdict(), "raced": [each._asdict() for each in run.raced], "code": run.code}
+    file.write(json.dumps(line) + "\n")
+    file.flush()
+
+
+def read_races(path: Path) -> Races:
+    """What the file holds."""
+    return read_lines(path, "race of peers", _parse)
+
+
+def _parse(line: dict[str, Any]) -> tuple[RaceKey, Race]:
+    key = RaceKey(*(line[name] for name in RaceKey._fields))
+    return key, Race([Raced(**each) for each in line["raced"]], line["code"])
 
 
 def write(page: Page, raced: Sequence[Raced], jobs: Sequence[Job], tables: int) -> None:

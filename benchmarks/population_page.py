@@ -19,7 +19,7 @@ from benchmarks.population_summary import (
 from benchmarks.population_tables import Source
 
 BEST = "best of these, cell by cell"
-CHOSEN = "chosen on the other families"
+CHOSEN = "chosen on the other {}"
 
 
 def write_page(
@@ -78,17 +78,18 @@ def _add_regrets(page: Page, scores: Scores, families: Families, policies: Seque
     if len(policies) > 1:
         rows.append([*_regrets(with_best(scores, BEST, policies), families, BEST), *blank])
     chosen_note: list[str] = []
-    if len(policies) > 1 and len(families.names) > 1:
-        left_out = [families.tables(family) for family in families.names]
-        choices = choose_elsewhere(scores, policies, cells, left_out, families.mean_regret)
-        rows.append([*_regrets(with_held_out(scores, CHOSEN, choices), families, CHOSEN), *blank])
-        chosen = zip(families.names, choices, strict=True)
-        chosen_note = [
-            "Chosen on the other families: "
-            + ", ".join(f"for {family} `{choice.setting}`" for family, choice in chosen)
-            + ".",
-            "",
-        ]
+    for what, left_out in left_out_of(families).items() if len(policies) > 1 else ():
+        if len(left_out) > 1:
+            name = CHOSEN.format(what)
+            mean = families.mean_regret
+            choices = choose_elsewhere(scores, policies, cells, left_out.values(), mean)
+            held_out = with_held_out(scores, name, choices)
+            rows.append([*_regrets(held_out, families, name), *blank])
+            chosen = {choice.setting: list[str]() for choice in choices}
+            for left, choice in zip(left_out, choices, strict=True):
+                chosen[choice.setting].append(left)
+            each = (f"`{setting}` for {', '.join(lefts)}" for setting, lefts in chosen.items())
+            chosen_note += [f"{name.capitalize()}: {'; '.join(each)}.", ""]
     head = ["policy", "mean of families", *families.names, "nothing found", "time on checks"]
     page.table([*head, "whole table tried"], rows)
     page.add(
@@ -98,6 +99,14 @@ def _add_regrets(page: Page, scores: Scores, families: Families, policies: Seque
         "",
         *chosen_note,
     )
+
+
+def left_out_of(families: Families) -> dict[str, dict[str, list[str]]]:
+    """The tables that are left out together, by what is chosen on the others."""
+    return {
+        "families": {family: families.tables(family) for family in families.names},
+        "tasks": families.tasks,
+    }
 
 
 def _regrets(scores: Scores, families: Families, policy: str) -> list[str]:

@@ -57,6 +57,14 @@ class Families:
         """Of a family."""
         return [table for table, (of, _) in self._of.items() if of == family]
 
+    @property
+    def tasks(self) -> dict[str, list[str]]:
+        """The tables of each task."""
+        found: dict[str, list[str]] = {}
+        for table, (_, task) in self._of.items():
+            found.setdefault(task, []).append(table)
+        return found
+
     def by_task(self, values: Mapping[GridCell, float]) -> ByFamily:
         """The mean over each task's cells."""
         found: dict[str, dict[str, list[float]]] = {}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from quick import SLOW_FOLDERS, TESTS, Guard, needs_torch, why_slow
 
@@ -17,7 +17,10 @@ from quick import SLOW_FOLDERS, TESTS, Guard, needs_torch, why_slow
 os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
 
 GUARD = pytest.StashKey[Guard]()
-settings.register_profile("quick", max_examples=10, deadline=None, derandomize=True)
+# how long an example takes is the machine's affair, and says nothing of the code
+settings.register_profile("all", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("all")
+settings.register_profile("quick", settings.get_profile("all"), max_examples=10, derandomize=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

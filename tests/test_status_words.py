@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, expect
 from typer.testing import CliRunner
 
 import acetune
-from acetune import ACE, Constraint, Estimate
+from acetune import ACE, Constraint, Estimate, Share
 from acetune.cli import app
 from acetune.cli.exits import ExitCode
 from acetune.export import to_optuna
@@ -41,7 +41,7 @@ ENOUGH = {
     "broken": (),
 }
 BADGE = {
-    "certified": ("good", "certified at level 5 %"),
+    "certified": ("good", "certified at level 5 % (approximate)"),
     "holds": ("quiet", "holds on fresh data, not certified"),
     "broken": ("bad", "broken: a limit is broken on fresh data"),
     "unconfirmed": ("quiet", "feasible, unconfirmed"),
@@ -174,6 +174,39 @@ def test_a_pipeline_asks_for_it(studies: dict[str, Path], status: str) -> None:
     account = shown(studies[status])["account"]
     assert account["confidence"] == 0.95
     assert len(account["looks"]) == (FRESH[status] is not None)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_an_approximate_certificate_is_told_from_an_exact_one(tmp_path: Path, exact: bool) -> None:
+    """Where people look first: the summary, the badge, and what a pipeline asks for."""
+    study = tmp_path / "study.db"
+    tune(
+        by_hand([[(3.0, 0.5)]]),
+        study,
+        xs=range(1),
+        policy=ACE(truncation=0, interval=1, gate=False),
+        constraints=[Constraint("g", upper=0.9, check=g_of)],
+        confirm=lambda model: {"g": Share(1, 100) if exact else Estimate(0.01, 0.1)},
+    )
+    row = dict(summary_rows(acetune.load(study)))["status"]
+    page = write_report(study, tmp_path / "page.html").read_text()
+    badge = re.search(r'class="badge badge-good">([^<]*)<', page)
+    assert badge is not None
+    every = ("certified", "certified-exact", "holds")
+    asked = {words: call("show", study, "--require", words) for words in every}
+    assert asked["certified"].exit_code == asked["holds"].exit_code == 0
+    assert shown(study)["approximate"] == (not exact)
+    if exact:
+        assert row == "certified" and badge[1] == "certified at level 5 %"
+        assert asked["certified-exact"].exit_code == 0
+        assert asked["certified"].stderr == f"{study}: certified\n"
+        return
+    assert row.startswith("certified: approximate") and badge[1].endswith(" % (approximate)")
+    assert asked["certified"].stderr == f"{study}: certified (approximate)\n"
+    assert asked["certified-exact"].exit_code == ExitCode.NOT_ENOUGH
+    assert "certified (approximate), and certified-exact is required" in (
+        asked["certified-exact"].stderr
+    )
 
 
 @every_status

@@ -19,6 +19,7 @@ from acetune import Constraint, Estimate
 from acetune.certification import _binomial as binomial
 from acetune.certification import _bounded_means as bounded_means
 from acetune.certification import _two_shares as two_shares
+from acetune.certification import evidence as evidence_module
 from acetune.certification.evidence import (
     Counts,
     GroupRates,
@@ -360,3 +361,82 @@ def test_a_time_that_is_no_number_is_slow() -> None:
     assert found.approximate and "exact" not in found.how
     assert found.p_value(2.0, "<=") == Quantile((1.0,) * 92 + (9.0,) * 8, 0.05, "").p_value(2, "<=")
     assert found.bound(0.05, "<=") == math.inf
+
+
+# -- many groups -------------------------------------------------------------------------------
+
+
+def many_groups(groups: int, comparison: Any = "difference", worst: float = 0.3) -> GroupRates:
+    """Two rates of 0.3 in every group, but one in which the first of the rates is another."""
+    rng = np.random.default_rng(groups)
+    rates = []
+    for name in ("tpr", "fpr"):
+        rows = rng.integers(60, 400, groups)
+        share = np.full(groups, 0.3)
+        share[groups // 2] = worst if name == "tpr" else 0.3
+        hits = rng.binomial(rows, share)
+        rates.append(Rate(name, tuple(hits.tolist()), tuple(rows.tolist())))
+    return GroupRates(tuple(rates), comparison)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """The pairs that were compared."""
+    pairs: list[tuple[Any, ...]] = []
+    compare = evidence_module.compared
+
+    def compared(*pair: Any) -> float:
+        pairs.append(pair)
+        return compare(*pair)
+
+    monkeypatch.setattr(evidence_module, "compared", compared)
+    return pairs
+
+
+@pytest.mark.parametrize(("comparison", "sense"), [("difference", "<="), ("ratio", ">=")])
+@pytest.mark.parametrize("limit", [0.15, 0.3, 0.45, 0.6])
+def test_a_verdict_at_a_level_is_that_of_all_pairs(
+    comparison: Any, sense: Any, limit: float
+) -> None:
+    found = many_groups(9, comparison, worst=0.38)
+    every = [found._one(pair, limit) for pair in found._pairs()]
+    assert found.p_value(limit, sense) == max(every)
+    for level in (1e-4, 0.0375, 0.5):
+        said = found.p_value_until(limit, sense, level)
+        assert (said <= level) == (max(every) <= level)
+        assert said == max(every) if said <= level else said in every
+
+
+def test_many_groups_are_given_up_at_the_pair_that_looks_worst(asked: list[Any]) -> None:
+    found = many_groups(60, worst=0.9)
+    p_value = found.p_value_until(0.3, "<=", 0.0375)
+    assert p_value > 0.0375 and len(asked) == 1
+    # all pairs would say hardly more: it is what people are told to mend
+    assert p_value == pytest.approx(found.p_value(0.3, "<="), rel=0.05)
+
+
+def test_what_the_data_rule_out_is_computed_once_for_a_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = []
+    bound = two_shares.upper_bound
+
+    def upper_bound(*given: Any) -> float:
+        calls.append(given)
+        return bound(*given)
+
+    monkeypatch.setattr(two_shares, "upper_bound", upper_bound)
+    two_shares._not_ruled_out.cache_clear()
+    many_groups(12).p_value(0.5, "<=")
+    assert len(calls) <= 12 * 2
+
+
+def test_no_bound_is_shown_for_very_many_groups_and_they_are_certified_all_the_same(
+    asked: list[Any],
+) -> None:
+    few, many = many_groups(12), many_groups(40)
+    assert len(few._pairs()) <= evidence_module.MOST_PAIRS < len(many._pairs())
+    assert few.bound(0.0375, "<=") < 0.6
+    del asked[:]
+    assert math.isnan(many.bound(0.0375, "<=")) and not asked
+    assert many.p_value(0.6, "<=") < 0.0375

@@ -11,11 +11,11 @@ import pytest
 
 from acetune import Constraint, Estimate, Mean, Share
 from acetune.certification.evidence import GroupRates, Parts, Quantile, Rate, evidence_of
-from acetune.certification.fingerprint import fingerprint, row_count
 from acetune.constraints import FairnessCheck, fairness, size
 from acetune.constraints.latency import LatencyCheck, LatencyProfile, block_of, spacing
 from acetune.constraints.robustness import BehaviouralTest, RobustnessCheck, Suite
 from acetune.core.errors import GoalError
+from acetune.study.fingerprint import fingerprint, row_count
 
 RNG = np.random.default_rng(0)
 Y, GROUP = RNG.integers(0, 2, 400), RNG.choice(["a", "b", "c"], 400)
@@ -93,6 +93,84 @@ def test_another_percentile_than_that_of_the_search(given: int, refused: bool) -
     assert (said is not None) == refused
     if said is not None:
         assert "limits the percentile 95, and confirm gave the percentile 50" in said
+
+
+def words(**of: Any) -> BehaviouralTest:
+    return BehaviouralTest(labels=2, **of)
+
+
+def suite_check(**cases: list[str]) -> RobustnessCheck:
+    """A model that fails what does not begin with an e, over a test of each of the cases."""
+    suite = Suite([words(name=name, cases=texts) for name, texts in cases.items()])
+    return RobustnessCheck(suite, lambda model, texts: [0.1 + 0.8 * (t[0] == "e") for t in texts])
+
+
+EASY, HARD = [f"e{n}" for n in range(800)], [f"h{n}" for n in range(800)]
+CALLS = LatencyProfile(np.ones(200), "a machine", np.ones(200)).p95
+RATES = FairnessCheck("demographic_parity_difference", Y, GROUP)
+SUITE = suite_check(easy=EASY)
+KINDS = {
+    "share": Share(3, 3000),
+    "mean": Mean([0.01] * 3000),
+    "clusters": Mean([0.01] * 3000, clusters=range(3000)),
+    "groups": RATES(np.zeros(400)),
+    "tests": SUITE(None),
+    "calls": CALLS,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("check", "own"),
+    [
+        (RATES, "groups"),
+        (LatencyCheck(lambda model: None), "calls"),
+        (SUITE, "tests"),
+    ],
+)
+def test_another_kind_of_value_than_that_of_the_search_certifies_nothing(
+    check: Any, own: str, kind: str
+) -> None:
+    found = evidence_of(Constraint("g", upper=0.9, check=check), KINDS[kind])
+    said = found.refused("<=")
+    if kind == own:
+        assert said is None
+        return
+    assert said is not None and "the search measured" in said
+    assert found.p_value(0.9, "<=") == 1.0
+    if (own, kind) == ("groups", "share"):
+        assert "confirm gave a share of rows: return what the check returns" in said
+    if (own, kind) == ("tests", "clusters"):
+        assert "confirm gave a mean over clusters" in said
+
+
+@pytest.mark.parametrize("check", [RATES, LatencyCheck(lambda model: None), SUITE])
+def test_a_refusal_keeps_its_own_reason_and_an_estimate_is_approximate(check: Any) -> None:
+    limit = Constraint("g", upper=0.5, check=check)
+    refused = FairnessCheck("demographic_parity_difference", Y, GROUP, sample_weight=np.ones(400))
+    said = evidence_of(limit, refused(SCORES)).refused("<=")
+    assert "weights have no exact bound" in str(said)
+    own = evidence_of(limit, Estimate(0.1, 0.01))
+    assert own.refused("<=") is None and own.approximate
+
+
+def test_a_suite_with_other_tests_than_that_of_the_search_certifies_nothing() -> None:
+    limit = Constraint("g", upper=0.9, check=suite_check(easy=EASY, hard=HARD))
+    fewer = evidence_of(limit, suite_check(easy=EASY)(None))
+    assert "other tests (hard (labels) missing)" in str(fewer.refused("<="))
+    assert fewer.p_value(0.9, "<=") == 1.0
+    more = evidence_of(limit, suite_check(easy=EASY, hard=HARD, easier=EASY)(None))
+    assert "other tests (easier (labels) added)" in str(more.refused("<="))
+    pairs = BehaviouralTest("hard", [(t, f"{t}.") for t in HARD], rule="invariant")
+    ruled = RobustnessCheck(
+        Suite([words(name="easy", cases=EASY), pairs]), lambda model, texts: [0.9] * len(texts)
+    )
+    said = evidence_of(limit, ruled(None)).refused("<=")
+    assert "hard (labels) missing; hard (invariant) added" in str(said)
+    # other cases of the same tests, in another order
+    fresh = suite_check(hard=HARD[:400], easy=EASY[:300])(None)
+    assert evidence_of(limit, fresh).refused("<=") is None
+    assert pickle.loads(pickle.dumps(fresh)).evidence.tests == ("hard (labels)", "easy (labels)")
 
 
 @pytest.mark.parametrize(
@@ -234,6 +312,22 @@ def test_a_measured_value_is_an_estimate_like_any_other() -> None:
     assert isinstance(value, Estimate) and repr(value).startswith("Estimate(value=")
     same, stderr = value
     assert Estimate(same, stderr) == value
+
+
+@pytest.mark.parametrize("kind", ["array", "table", "dict"])
+def test_equal_rows_of_objects_have_one_checksum(kind: str) -> None:
+    """Whether two equal texts are one object depends on how the rows were read."""
+    pandas = pytest.importorskip("pandas")
+
+    def rows(last: str) -> object:
+        column = ["x y", last]
+        if kind == "table":
+            return pandas.DataFrame({"c": column}, dtype=object)
+        return {"c": column} if kind == "dict" else np.array(column, dtype=object)
+
+    same, other = "x y", "".join(["x", " y"])
+    assert same is not other and fingerprint(rows(same)) == fingerprint(rows(other))
+    assert fingerprint(rows(same)) != fingerprint(rows("x z"))
 
 
 def test_rows_have_a_name_or_a_checksum() -> None:

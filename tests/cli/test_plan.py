@@ -41,6 +41,7 @@ def test_more_confidence_and_less_distance_take_more_rows() -> None:
 
 def test_what_cannot_be_planned() -> None:
     assert "lies on its limit" in str(call("plan", 0.25, 0.25).exception)
+    assert "LIMIT must be a number, got nan" in str(call("plan", "nan", 0.25).exception)
     assert "--power must be a share" in str(call("plan", 0.25, 0.2, "--power", 2).exception)
     done = call("plan", 0.25, 0.22, "--rate", 0.99)
     assert "never" in done.output and "cannot be" in done.output

@@ -121,6 +121,10 @@ def test_what_cannot_work_is_said_at_once(arguments: Any, message: str) -> None:
         FairnessCheck(*arguments)
     with pytest.raises(AcetuneError, match="must be a function of the reported model"):
         FairnessCheck(ODDS, Y, SEX, scores=SCORES)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"FairnessCheck.*'predict'; did you mean scores=lambda"):
+        FairnessCheck(ODDS, Y, SEX, predict=len)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"'treshold'; did you mean 'threshold'\?"):
+        FairnessCheck(ODDS, Y, SEX, treshold=0.5)  # type: ignore[call-arg]
 
 
 def test_a_perfect_classifier_satisfies_every_limit() -> None:

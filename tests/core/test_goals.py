@@ -19,6 +19,8 @@ from acetune.core.goals import (
     Objective,
     as_measurement,
     as_number,
+    note_of,
+    with_note,
 )
 from acetune.policies import ACE
 from acetune.policies.stopper import Stopper
@@ -345,3 +347,8 @@ def test_a_failed_check_keeps_its_reason_and_is_never_feasible(
 )
 def test_a_limit_as_people_write_it(constraint: Constraint, text: str) -> None:
     assert constraint.describe() == text
+
+
+def test_an_estimate_with_a_note_is_shown_as_one() -> None:
+    noted = with_note(Estimate(0.25, 0.5), {"predicted": {"0": 1.0}})
+    assert note_of(noted) is not None and repr(noted) == "Estimate(value=0.25, stderr=0.5)"

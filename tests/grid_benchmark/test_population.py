@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import json
+import re
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -233,6 +234,7 @@ def test_means_count_tasks_and_families_once() -> None:
     }
     assert families.names == ["a", "b"]
     assert families.tables("a") == ["a1", "a2", "a3"]
+    assert families.tasks == {"a": ["a1", "a2"], "a3": ["a3"], "b1": ["b1"]}
     # the task a has (0.1 + 0.3) / 2, its family (0.2 + 0.6) / 2
     assert families.mean_regret(scores, "x", list(scores)) == pytest.approx((0.4 + 1.0) / 2)
 
@@ -286,7 +288,9 @@ def test_from_end_to_end(
     assert str(tmp_path) not in text
     assert "3 tables (early 2, late 1), 12 cells, 2 seeds" in text
     assert "Regret less that of `ace2`" in text
-    assert "Chosen on the other families: for early" in text
+    for others, left in ("families", "early"), ("tasks", "early-1"):
+        assert re.search(rf"\nChosen on the other {others}: `[^.]* for {left}[,;.]", text)
+        assert f"\n| chosen on the other {others} " in text
     assert "whole table, by budget and family" in text  # 200 of 40 configurations
     lines = path.read_text().splitlines()
     assert len(lines) == 3 * 2 * 2 * 2 * 2

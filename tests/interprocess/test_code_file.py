@@ -103,5 +103,46 @@ def test_a_cached_function_arrives_with_an_empty_cache() -> None:
     assert other(30) == 832040
 
 
+def test_a_cached_property_arrives_without_its_lock_and_value() -> None:
+    class Data:
+        calls = 0
+
+        @functools.cached_property
+        def rows(self) -> int:
+            type(self).calls += 1
+            return 3
+
+    assert Data().rows == 3
+    other = pickle.loads(pickle_code(Data))()
+    assert (other.rows, other.rows, other.calls) == (3, 3, 2)
+
+
+def test_functions_that_go_by_the_kind_of_their_argument_arrive() -> None:
+    @functools.singledispatch
+    def depth(value: object) -> int:
+        """How deep."""
+        return 0
+
+    @depth.register
+    def _(value: list) -> int:  # type: ignore[type-arg]
+        return 1 + max(map(depth, value), default=0)  # it refers to itself
+
+    class Sign:
+        @functools.singledispatchmethod
+        def of(self, value: object) -> int:
+            return 0
+
+        @of.register
+        def _(self, value: int) -> int:
+            return -value
+
+    found, sign = pickle.loads(pickle_code((depth, Sign)))
+    assert found([[3], 4]) == 2 and found("") == 0 and found.__doc__ == "How deep."
+    assert found is not depth and found.dispatch(list).__globals__ is not None
+    assert sign().of(3) == -3 and sign().of("") == 0
+    found.register(str, lambda value: 9)
+    assert found("") == 9 and depth("") == 0
+
+
 def test_a_cached_function_that_workers_import_is_theirs() -> None:
     assert pickle.loads(pickle_code(why_slow)) is why_slow

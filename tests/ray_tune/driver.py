@@ -1,10 +1,12 @@
 """A driver of its own, for tests that kill it or take a node away from it.
 
-Usage: python -m ray_tune.driver fit|restore|cluster FOLDER [ADDRESS [LIMIT]]
+Usage: python -m ray_tune.driver fit|restore|cluster|token FOLDER [ADDRESS [LIMIT]]
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import ray
 from ray import tune
 
+import acetune
 from acetune import Constraint
 from acetune.ray import AceScheduler, best_result
 
@@ -33,6 +36,9 @@ def main(what: str, folder: Path, address: str | None = None, limit: str = "0.5"
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
     if what == "cluster":
         in_cluster(folder, options, quiet)
+        return
+    if what == "token":
+        with_token(folder, options, quiet)
         return
     if address is None:
         ray.init(address="local", num_cpus=2, **quiet)
@@ -70,6 +76,40 @@ def in_cluster(folder: Path, options: dict[str, Any], quiet: dict[str, Any]) -> 
     print("nodes", sum(node["Alive"] for node in ray.nodes()))
     ray.shutdown()
     cluster.shutdown()
+
+
+def with_token(folder: Path, options: dict[str, Any], quiet: dict[str, Any]) -> None:
+    """A Tuner and a study with ``engine="ray"`` in a cluster that asks for a token."""
+    ray.init(address="local", num_cpus=2, **quiet)
+    address = ray.get_runtime_context().gcs_address
+    code = f"import ray; ray.init({address!r}, log_to_driver=False, logging_level='ERROR')"
+    without = {**os.environ, "RAY_AUTH_MODE": "disabled"}
+    outside = subprocess.Popen(
+        [sys.executable, "-c", code], env=without, stderr=subprocess.DEVNULL
+    )  # which takes Ray its time to give up
+    tell(fit(trainables.train, folder, **options))
+
+    def train(trial: acetune.Trial) -> None:
+        for step in trial.steps(3):
+            trial.report(trial.params["x"] + 1 / step, model={"x": trial.params["x"]})
+
+    result = acetune.tune(
+        train,
+        {"x": acetune.uniform(0, 1)},
+        objective="loss",
+        mode="min",
+        constraints=[Constraint("g", upper=2, check=lambda model: model["x"])],
+        confirm=lambda model: {"g": acetune.Estimate(model["x"], 0.01)},
+        max_trials=3,
+        workers=2,
+        engine="ray",
+        study=folder / "study.db",
+        progress=False,
+    )
+    assert result.best is not None and result.best.load() == dict(result.best.params)
+    print("study", result.status, result.counts)
+    print("without a token:", "let in" if outside.wait(120) == 0 else "refused")
+    ray.shutdown()
 
 
 def tell(grid: tune.ResultGrid) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -63,12 +64,18 @@ def check_the_books(folder: Path, trials: int) -> None:
     assert rows(folder, wrong) == []
 
 
-def drive(*words: object) -> subprocess.Popen[str]:
+def drive(*words: object, **variables: str) -> subprocess.Popen[str]:
     tests = Path(__file__).parent.parent
+    path = os.pathsep.join(filter(None, [str(tests), os.environ.get("PYTHONPATH")]))
     return subprocess.Popen(
         [sys.executable, "-m", "ray_tune.driver", *map(str, words)],
         cwd=tests,
-        env={**os.environ, "PYTHONPATH": str(tests), "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"},
+        env={
+            **os.environ,
+            "PYTHONPATH": path,
+            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+            **variables,
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -153,6 +160,18 @@ def test_a_node_is_taken_away(tmp_path: Path) -> None:
     check_the_books(tmp_path, len(XS))
     lost = [row for row in rows(tmp_path, ATTEMPTS) if row["state"] in ("failed", "interrupted")]
     assert lost  # somebody was on that node
+
+
+def test_in_a_cluster_that_asks_for_a_token(tmp_path: Path) -> None:
+    """Both ways of using Ray; who has no token is not let in."""
+    token = tmp_path / "token"
+    token.write_text(secrets.token_hex(32))
+    asks = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+    output = said(drive("token", tmp_path, **asks))
+    assert f"errors 0 trials {len(XS)} {best_of(steps=5)}" in output
+    assert "study certified {'finished': 3}" in output
+    assert "without a token: refused" in output
+    check_the_books(tmp_path, len(XS))
 
 
 def test_the_driver_is_killed_and_the_experiment_restored(tmp_path: Path) -> None:

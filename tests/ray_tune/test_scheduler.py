@@ -554,6 +554,12 @@ def test_bad_input_is_refused_before_anything_runs(tmp_path: Path) -> None:
         AceScheduler([EOD], confirm_top=0)
     with pytest.raises(GoalError, match="policy must be a policy or its name, got 7"):
         AceScheduler([EOD], 7)  # type: ignore[arg-type]
+    with pytest.raises(
+        TypeError, match=r"AceScheduler.*'objective'; did you mean metric=\"auc\"\?"
+    ):
+        AceScheduler([EOD], objective="auc")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"'polcy'; did you mean 'policy'\?"):
+        AceScheduler([EOD], polcy="ace")  # type: ignore[call-arg]
     with pytest.raises(GoalError, match="used twice"):
         AceScheduler([EOD, EOD])
     with pytest.raises(GoalError, match=r"TuneConfig\(metric=\.\.\., mode=\.\.\.\)"):

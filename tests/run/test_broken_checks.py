@@ -81,6 +81,25 @@ def test_the_result_of_such_a_study_names_the_cause(study: Path) -> None:
     assert "nearest miss" not in text and "ace-beta1" not in text
 
 
+def test_a_study_without_a_file_is_not_to_be_looked_into_later() -> None:
+    """Its file goes when the program ends."""
+
+    def sometimes(model: int) -> float:
+        return 0.0 if model == 1 else broken(model)
+
+    limits = [Constraint("gap", upper=0.1, check=sometimes)]
+    space = {"x": acetune.uniform(0, 1)}
+    common: dict[str, Any] = {"objective": "loss", "mode": "min", "progress": False, "workers": 1}
+    common["policy"] = ACE(truncation=0, interval=1, gate=False)
+    result = acetune.tune(train, space, constraints=limits, max_trials=3, **common)
+    text = str(result)
+    assert "give study= to look closer" in text and "acetune explain" not in text
+    limits = [Constraint("gap", upper=0.1, check=broken)]
+    with pytest.raises(StudyError, match="give study= to look closer") as caught:
+        acetune.tune(train, space, constraints=limits, max_trials=9, **common)
+    assert "acetune explain" not in str(caught.value) and "rm -r" not in str(caught.value)
+
+
 def test_checks_only_at_the_end_of_trials_that_end_by_themselves_count_too(study: Path) -> None:
     def short(trial: Trial) -> None:
         trial.report(1.0, model=1)

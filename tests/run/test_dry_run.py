@@ -55,6 +55,7 @@ def test_times_and_an_estimate() -> None:
     assert found.whole_s == pytest.approx(20 * found.trial_s) and found.workers == 2
     assert found.trials == int(60 * 2 / found.trial_s)
     assert "0.123" not in str(found) and "0.123" not in repr(found)
+    assert "if none were stopped early, without starting workers, waiting and confirm" in str(found)
     assert "a step" in str(found) and "check gap" in str(found) and "confirm" in str(found)
 
 

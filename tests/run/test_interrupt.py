@@ -146,11 +146,13 @@ def test_what_a_signal_cuts_off_after_the_run_is_not_held_against_the_model(
         output_of(driver)
     assert not rows(study, "SELECT * FROM confirmations")
     assert not rows(study, "SELECT * FROM checks WHERE value IS NULL")
+    assert acetune.load(study).interrupted
 
     with script(path, CONFIRMING, tests, tmp_path, "no", where) as driver:
         output_of(driver)
-    best = acetune.load(study).best
-    assert best is not None and (best.trial, best.status) == (1, "holds")
+    result = acetune.load(study)
+    best = result.best
+    assert not result.interrupted and best is not None and (best.trial, best.status) == (1, "holds")
 
 
 # -- budgets -------------------------------------------------------------------------------------

@@ -412,6 +412,12 @@ def test_neither_library_is_imported_to_read_a_space() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_nan_is_no_option() -> None:
+    """It equals nothing, so a study with it could not go on."""
+    with pytest.raises(SpaceError, match="an option is NaN"):
+        acetune.choice([float("nan"), 1])
+
+
 def test_an_option_that_no_file_can_hold_is_refused() -> None:
     with pytest.raises(SpaceError, match=r"an option is 'b\\udc82', with half a character"):
         acetune.choice(["a", "b\udc82"])

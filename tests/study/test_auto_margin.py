@@ -20,6 +20,9 @@ from acetune.core.errors import GoalError, StudyChangedError
 from acetune.core.goals import Goals, Objective, goals_from_json
 from acetune.policies.stopper import stopper_of
 from acetune.report._json_values import as_json
+from acetune.report.figures._curves import chosen_trials
+from acetune.report.figures._figure_data import FigureData
+from acetune.report.html import write_report
 from acetune.study.best_checkpoints import valid_checkpoints
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.findings import broken_limits
@@ -96,6 +99,34 @@ def test_where_all_are_bold_the_best_is_an_answer(study: Path) -> None:
     assert (unconfirmed.status, unconfirmed.best.violation) == ("unconfirmed", 0.0)
     result = tune(by_hand(bold), study, confirm=lambda model: {"g": SURE}, **options)
     assert result.best is not None and (result.best.trial, result.status) == (2, "certified")
+
+
+def test_an_answer_that_is_not_valid_is_no_contradiction(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Counts, progress and report say what valid means, and what stands in the way of the rest."""
+    bold = [[(3.0, 1.75)], [(1.0, 1.95)], [(2.0, 2.3)]]
+    options: dict[str, Any] = {
+        "constraints": [Constraint("g", upper=2, check=measured)],
+        "policy": ACE(truncation=0, interval=1, gate=False),
+        "xs": range(3),
+        "progress": True,
+    }
+    result = tune(
+        by_hand(bold),
+        study,
+        confirm=lambda model: {"g": SURE if model[0] == 1 else UNSURE},
+        **options,
+    )
+    assert result.best is not None and result.best.trial == 1 and result.status == "certified"
+    assert result.strata == {"invalid": 3}
+    assert "0 valid, 3 invalid, 0 unchecked; valid means: as far within" in str(result)
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "none safe enough yet; nearest, g 1.75 (limit <= 2)" in last
+    page = write_report(study, study.with_suffix(".html")).read_text()
+    assert "Better, but too close to a limit or over it" in page
+    chosen = chosen_trials(FigureData(StudyView(study)))
+    assert chosen[2] == "too close to a limit"
 
 
 def judged_by(study: Path) -> list[tuple[int, float, str]]:

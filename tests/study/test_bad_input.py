@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import acetune
-from acetune import ACE, ASHA, Constraint, NoStopping, Trial
+from acetune import ACE, ASHA, Constraint, NoStopping, StudyCallback, Trial
 from acetune.core.errors import GoalError, SearchError, SpaceError
 from run.helpers import SPACE, tune
 
@@ -264,6 +264,34 @@ CASES: dict[str, tuple[Callable[[], dict[str, Any]], type[Exception], str]] = {
     "devices as text": (lambda: {"devices": "0,1"}, GoalError, r"list such as \[0, 1\], got '0,1'"),
     "device alone": (lambda: {"devices": 0}, GoalError, r"list such as \[0, 1\], got 0"),
     "confirm not callable": (lambda: {"confirm": True}, GoalError, "confirm.*got True"),
+    "train of nothing": (
+        lambda: {"train": lambda: None},
+        GoalError,
+        r"train is called with a trial and nothing else, which <lambda>\(\) does not fit: too many",
+    ),
+    "train of an option that has to be given": (
+        lambda: {"train": lambda trial, *, epochs: None},
+        GoalError,
+        "train is called.*missing.*'epochs'",
+    ),
+    "confirm of two": (
+        lambda: {"confirm": lambda model, rows: {}},
+        GoalError,
+        r"confirm is called with a model and nothing else.*missing.*'rows'",
+    ),
+    "dry run as text": (lambda: {"dry_run": "yes"}, GoalError, "dry_run must be True or False"),
+    "progress as text": (lambda: {"progress": "no"}, GoalError, "progress must be True or False"),
+    "callback alone": (
+        lambda: {"callbacks": StudyCallback()},
+        GoalError,
+        r"callbacks must be a list, such as \[MyCallback\(\)\]",
+    ),
+    "callback of another kind": (lambda: {"callbacks": [3]}, GoalError, "StudyCallback, got 3"),
+    "callback as a class": (
+        lambda: {"callbacks": [StudyCallback]},
+        GoalError,
+        "StudyCallback.*a class; write it with parentheses",
+    ),
     "nothing to confirm": (lambda: {"confirm_top": 0}, GoalError, "confirm_top.*>= 1, got 0"),
     "nothing to keep": (lambda: {"keep_models": 0}, GoalError, "keep_models.*>= 1, got 0"),
 }

@@ -18,6 +18,7 @@ import pytest
 import acetune
 from acetune import ACE, Constraint, Estimate, StudyResult
 from acetune.certification.evidence import Measured, Quantile
+from acetune.constraints import FairnessCheck
 from acetune.core.errors import GoalError, StudyChangedError, StudyFileError
 from acetune.study.claims import claim
 from acetune.study.summary import summary_rows
@@ -463,3 +464,34 @@ def test_other_limits_need_other_rows(study: Path) -> None:
     looser, stricter = result.what_if(g=2.5).best, result.what_if(g=1.85).best
     assert looser is not None and looser.status == "certified"
     assert stricter is not None and stricter.status == "holds"
+
+
+def test_a_model_that_fails_one_of_many_groups_does_not_stall_the_driver(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pair that looks worst is enough, and no bound is computed for people alone."""
+    from acetune.certification import evidence
+
+    groups = np.repeat(np.arange(45), 40)
+    y = np.tile([0, 1], 900)
+    check = FairnessCheck("equalized_odds_difference", y, groups, threshold=None)
+    pairs: list[object] = []
+    compared = evidence.compared
+
+    def noted(*pair: Any) -> float:
+        pairs.append(pair)
+        return compared(*pair)
+
+    monkeypatch.setattr(evidence, "compared", noted)
+
+    def confirm(model: tuple[int, int, float]) -> dict[str, object]:
+        harmed = (groups == 7) & (np.arange(1800) % 4 < 2)
+        return {"g": check(np.where(harmed, 1 - y, y))}
+
+    its = [Constraint("g", upper=0.7, check=tenth, margin_se=0)]
+    result = run(study, confirm, top=1, constraints=its)
+    assert result.status == "holds" and len(pairs) == 1
+    assert result.best is not None and result.best.confirmation is not None
+    bound = result.best.confirmation.bounds["g"]
+    assert bound.value is None and bound.p_value > bound.level and bound.refused is None
+    assert "these rows cannot rule out g values beyond its limit" in str(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import shutil
@@ -10,6 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +146,142 @@ def test_a_change_in_a_helper_is_found_through_every_kind_of_check(
     assert changed.code == ["rate in helpers.py has changed"]
     limit = compared(begun, in_files(tmp_path, kind, limit=0.5))
     assert [line.rpartition("LIMIT")[2] for line in limit.code] == [" was 0.25, now 0.5"]
+
+
+LAZY = {
+    "lazy.py": """
+import numpy as np
+from inner import deep
+from inner.deep import weigh
+SCALE = 2.0
+OPTIONS = {"shift": 0}
+OPTIONS["turn"] = 1
+def rate(model):
+    return weigh(model) * SCALE + deep.SHIFT + OPTIONS["turn"]
+class Gap:
+    def of(self, model):
+        return rate(model)
+def unrelated():
+    return 1
+if __name__ == "__main__":
+    print(rate(3))
+""",
+    "inner/__init__.py": "",
+    "inner/deep.py": "SHIFT = 1\ndef weigh(model):\n    return model\n",
+    "inner/checks.py": """
+def relative(model):
+    from . import deep
+    return deep.weigh(model) + deep.SHIFT
+""",
+    "checks.py": """
+from inner.checks import relative
+def named(model):
+    from lazy import rate
+    return rate(model)
+def whole(model):
+    import lazy
+    return lazy.Gap().of(model)
+def dotted(model):
+    import inner.deep
+    return inner.deep.weigh(model) + inner.deep.SHIFT
+""",
+}
+WAYS = ["named", "whole", "dotted", "relative"]
+
+
+def imported_in_its_body(
+    folder: Path, kind: str, file: str = "lazy.py", old: str = "", new: str = "", before: str = ""
+) -> dict[str, Any]:
+    """The identity of a check whose modules nobody has loaded, with a line of one changed."""
+    for name, text in LAZY.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        assert name != file or old in text
+        (folder / name).write_text(text.replace(old, new) if name == file else text)
+    program = (
+        f"import json, sys, checks\n{before}\n"
+        "from acetune.study._code_identity import identity_of\n"
+        f"found = identity_of(checks.{kind})._asdict()\n"
+        f"assert {bool(before)} or not {{'lazy', 'inner.deep'}} & set(sys.modules)\n"
+        "print(json.dumps(found))"
+    )
+    words = [sys.executable, "-B", "-c", program]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["not_followed"] == []
+    return found
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_a_module_that_is_imported_in_a_body_counts_without_being_loaded(
+    tmp_path: Path, kind: str
+) -> None:
+    begun = imported_in_its_body(tmp_path, kind)
+
+    def now(*changed: str) -> Changes:
+        return compared(begun, imported_in_its_body(tmp_path, kind, *changed))
+
+    assert now() == ([], [], [])
+    assert now("lazy.py", "return 1", "return 2") == ([], [], [])  # nothing asks for it
+    assert now("lazy.py", "print(rate(3))", "print(rate(4))") == ([], [], [])
+    assert now("inner/deep.py", "\n    return", "\n    # as it is\n    return") == ([], [], [])
+    weigh = now("inner/deep.py", "return model", "return -model")
+    assert weigh.code == ["weigh in deep.py has changed"]
+    assert now("inner/deep.py", "= 1", "= 3").code == ["inner.deep.SHIFT was 1, now 3"]
+    if kind not in ("named", "whole"):
+        return
+    assert now("lazy.py", "* SCALE", "/ SCALE").code == ["rate in lazy.py has changed"]
+    assert now("lazy.py", "= 2.0", "= 3.0").code == ["lazy.SCALE was 2.0, now 3.0"]
+    assert now("lazy.py", '["turn"] = 1', '["turn"] = 2').code == ["OPTIONS in lazy.py has changed"]
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_whether_such_a_module_was_loaded_before_makes_no_difference(
+    tmp_path: Path, kind: str
+) -> None:
+    """As in a notebook, where the check was tried by hand."""
+    begun = imported_in_its_body(tmp_path, kind)
+    used = imported_in_its_body(tmp_path, kind, before=f"checks.{kind}(3)")
+    assert begun == used
+
+
+def test_an_import_that_cannot_be_read_is_listed() -> None:
+    def check(model: Any) -> Any:
+        import no_such_module_anywhere  # type: ignore[import-not-found]
+
+        return no_such_module_anywhere.f(model)
+
+    assert identity_of(check).not_followed == [
+        "import no_such_module_anywhere, which has no source that can be found"
+    ]
+
+
+def test_a_relative_import_outside_a_package_ends_nothing(tmp_path: Path) -> None:
+    """With the other way in ``except``, in a body and in what it imports."""
+    either = "try:\n    from .{0} import {1}\nexcept ImportError:\n    from {0} import {1}\n"
+    (tmp_path / "outer.py").write_text(
+        either.format("deeper", "scale") + "def rate(x): return scale(x)\n"
+    )
+    body = either.format("outer", "rate").replace("\n", "\n    ")
+    (tmp_path / "checks.py").write_text(
+        f"FACTOR = 3\ndef later(x): return FACTOR * x\ndef check(x):\n    {body}"
+        "return later(rate(x))\n"
+    )
+
+    def now(factor: int) -> dict[str, Any]:
+        (tmp_path / "deeper.py").write_text(f"def scale(x): return {factor} * x\n")
+        program = (
+            "import json, checks\nfrom acetune.study._code_identity import identity_of\n"
+            "print(json.dumps(identity_of(checks.check)._asdict()))"
+        )
+        words = [sys.executable, "-B", "-c", program]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    begun, changed = now(1), now(2)
+    assert begun["settings"] == {"FACTOR": "3"} and "later in checks.py" in begun["code"]
+    assert compared(begun, changed).code == ["scale in deeper.py has changed"]
+    assert begun["not_followed"] == ["import .outer, which has no source that can be found"]
 
 
 def digest_in_a_process(expression: str) -> str:
@@ -379,7 +517,7 @@ def test_measuring_again_sets_the_values_of_the_earlier_check_aside(study: Path)
         ("after", 2.5),
         ("after", 3.5),
     ]
-    assert "measured again" in str(result)
+    assert "6 unchecked; kept models were measured again by the changed check" in str(result)
     # a further session counts on it
     assert run(study, high, trials=4).best == acetune.load(study).best
 
@@ -431,6 +569,95 @@ def test_what_cannot_be_measured_again_is_refused(
     with pytest.raises(StudyChangedError, match="accept"):
         run(study, None, constraints=limits(2.0))
     run(study, None, constraints=limits(2.0), trials=4, on_changed_check="accept")
+
+
+OPTIONS: dict[str, Any] = {"scale": 1.0, "clip": {"low": 0}}
+WEIGHTS = [0.25]
+SEEN: dict[float, float] = {1.0: 0.0}
+
+
+def by_options(model: dict[str, float]) -> float:
+    SEEN[model["x"]] = model["x"]
+    out = [0.0]
+    out[0] = model["x"] * OPTIONS["scale"] * WEIGHTS[0]
+    return max(OPTIONS["clip"]["low"], out[0])
+
+
+def test_options_in_a_small_container_count_as_settings(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(study, by_options)
+    for name, value, words in (
+        ("OPTIONS", {**OPTIONS, "scale": 2.0}, r"g: OPTIONS\.scale was 1\.0, now 2\.0"),
+        ("OPTIONS", {**OPTIONS, "clip": {"low": 1}}, r"OPTIONS\.clip\.low was 0, now 1"),
+        ("OPTIONS", {**OPTIONS, "high": 1}, r"OPTIONS\.high was not there, now 1"),
+        ("WEIGHTS", [0.5], r"WEIGHTS was \[0\.25\], now \[0\.5\]"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setitem(globals(), name, value)
+            with pytest.raises(StudyChangedError, match=words):
+                run(study, by_options, trials=4)
+    with monkeypatch.context() as patched:  # what it fills itself is data, as before
+        patched.setitem(globals(), "SEEN", {1.0: 0.0, 2.0: 2.0})
+        with pytest.warns(CodeChangedWarning, match="SEEN"):
+            run(study, by_options, trials=4)
+
+
+def test_what_is_long_or_empty_or_filled_by_a_method_is_data() -> None:
+    class Remembers:
+        def __init__(self) -> None:
+            self.seen = {"a": 1}
+            self.options = {"a": 1}
+
+        def __call__(self, model: Any) -> float:
+            self.seen.update(b=2)
+            return self.options["a"]
+
+    long, empty, check = list(range(17)), dict[str, int](), Remembers()
+    found = identity_of(lambda model: (long, empty, check(model)))
+    assert set(found.data) == {"long", "empty", "check.seen"}
+    assert found.settings == {"check.options.a": "1"}
+    holds_itself: list[Any] = [1]
+    holds_itself.append(holds_itself)
+    assert set(identity_of(lambda model: holds_itself).data) == {"holds_itself"}
+
+
+def test_another_installed_function_is_a_change() -> None:
+    def made(function: Any) -> Any:
+        return lambda model: function(model)
+
+    found = changes(identity_of(made(len))._asdict(), identity_of(made(sum))).code
+    assert found == ["builtins.len is no longer part of it", "builtins.sum is new"]
+
+
+def test_functions_that_go_by_the_kind_of_their_argument_are_followed() -> None:
+    def made(sign: int, kind: type) -> Any:
+        @functools.singledispatch
+        def of(value: Any) -> int:
+            return 0
+
+        of.register(kind, lambda value: sign)
+
+        class Sign:
+            @functools.singledispatchmethod
+            def of(self, value: Any) -> int:
+                return sign
+
+        return lambda model: of(model) + Sign().of(model)
+
+    check = made(1, int)
+    begun = identity_of(check)._asdict()
+    assert check(3) == 2  # which fills a cache
+    assert changes(begun, identity_of(check)) == ([], [], [])
+    assert "sign was 1, now -1" in changes(begun, identity_of(made(-1, int))).code
+    other = changes(begun, identity_of(made(1, str))).code
+    assert other == ["builtins.int is no longer part of it", "builtins.str is new"]
+
+
+def test_short_lists_that_an_earlier_version_noted_as_data_are_a_warning_only() -> None:
+    now = identity_of(by_options)
+    earlier = now._replace(settings={}, data={"OPTIONS": "0123", "WEIGHTS": "4567", **now.data})
+    assert changes(earlier._asdict(), now) == ([], ["OPTIONS", "WEIGHTS"], [])
 
 
 def test_other_data_is_a_warning_once(study: Path) -> None:
@@ -485,6 +712,153 @@ def test_a_file_of_a_version_that_noted_nothing(study: Path) -> None:
 def test_a_wrong_option_is_refused(study: Path) -> None:
     with pytest.raises(GoalError, match="on_changed_check must be 'refuse', 'accept' or"):
         run(study, low, on_changed_check="yes")  # type: ignore[arg-type]
+
+
+# -- fresh data ----------------------------------------------------------------------------------
+
+
+def certifying(study: Path, check: Any, value: float, **options: Any) -> acetune.StudyResult:
+    """A study whose fresh rows give this value, with counts."""
+
+    def confirm(model: object) -> dict[str, object]:
+        return {"g": acetune.Share(round(1000 * value), 1000)}
+
+    its = [Constraint("g", upper=0.9, check=check, margin_se=0)]
+    defaults = {"constraints": its, "confirm": confirm, "confirm_top": 2, "max_trials": 3}
+    return run(study, None, **(defaults | options))
+
+
+def tenth(model: dict[str, float]) -> float:
+    return model["x"] / 10
+
+
+def ninth(model: dict[str, float]) -> float:
+    return model["x"] / 9
+
+
+def required(study: Path) -> int:
+    from typer.testing import CliRunner
+
+    from acetune.cli import app
+
+    return CliRunner().invoke(app, ["show", str(study), "--require", "certified"]).exit_code
+
+
+def test_a_certificate_does_not_outlive_the_check_that_it_is_about(study: Path) -> None:
+    first = certifying(study, tenth, 0.5)
+    assert first.status == "certified" and required(study) == 0
+    listed = [place for look in first.looks for place in look["candidates"]]
+    again: dict[str, Any] = {"on_changed_check": "measure_again"}
+    result = certifying(study, ninth, 0.95, confirm=None, **again)
+    assert result.status == acetune.load(study).status == "unconfirmed"
+    assert required(study) != 0
+    assert "was about a check that was changed" in str(result)
+    assert "confirm went wrong" not in str(result) and result.confirm_error is None
+    best = result.best
+    assert best is not None and best.confirmation is not None
+    assert not best.confirmation.values and not best.confirmation.bounds
+    uses = rows(study, "SELECT status FROM confirmations")
+    assert "certified" in [use["status"] for use in uses]  # as it was written
+    # the looks still count, and rows that were used are used up
+    events = Events()
+    result = certifying(study, ninth, 0.5, max_trials=5, confirm_top=5, callbacks=[events])
+    assert result.account.looks == 2
+    assert not set(result.looks[1]["candidates"]) & set(listed)
+    assert [note for note in events.notices if "looked at under other checks before" in note]
+    # other rows certify by the check of now
+    result = certifying(study, ninth, 0.5, max_trials=5, confirm_data="other rows")
+    assert result.account.looks == 3 and result.status == "certified" and required(study) == 0
+
+
+def test_a_verdict_against_a_model_does_not_outlive_its_check_either(study: Path) -> None:
+    assert certifying(study, tenth, 0.95).status == "broken"
+    result = certifying(study, ninth, 0.5, confirm=None, on_changed_check="measure_again")
+    assert result.best is not None and result.status == "unconfirmed"
+    assert result.what_if(g=0.9).best == replace(result.best, violation=0.0)
+
+
+STANDS, SOME = "what it said before stands", "what it said of an earlier one does not"
+
+
+def test_what_a_changed_confirm_said_stands_only_of_the_current_check(study: Path) -> None:
+    def other(model: object) -> dict[str, object]:
+        return {"g": acetune.Share(400, 1000)}
+
+    def another(model: object) -> dict[str, object]:
+        return {"g": acetune.Share(300, 1000)}
+
+    certifying(study, tenth, 0.5)
+    again: dict[str, Any] = {"on_changed_check": "measure_again"}
+    events = Events()
+    both = certifying(study, ninth, 0.5, confirm=other, callbacks=[events], **again)
+    assert SOME in str(both) and STANDS not in str(both)
+    (notice,) = [note for note in events.notices if "confirm has changed" in note]
+    assert SOME in notice and STANDS not in notice
+    later = certifying(study, ninth, 0.5, confirm=another, confirm_data="other rows")
+    assert str(later).count(SOME) == 2 and STANDS not in str(later)
+
+
+def test_what_a_changed_confirm_said_stands_until_the_check_is_changed(study: Path) -> None:
+    certifying(study, tenth, 0.5)
+    result = certifying(study, tenth, 0.5, confirm=lambda model: {"g": acetune.Share(4, 10)})
+    assert STANDS in str(result) and SOME not in str(result)
+    result = certifying(study, ninth, 0.5, confirm=None, on_changed_check="measure_again")
+    assert SOME in str(result) and STANDS not in str(result)
+
+
+def test_a_certificate_stands_where_the_changed_check_is_said_to_measure_the_same(
+    study: Path,
+) -> None:
+    assert certifying(study, tenth, 0.5).status == "certified"
+    assert certifying(study, ninth, 0.5, on_changed_check="accept").status == "certified"
+
+
+def test_a_look_that_was_under_way_ends_with_the_check_it_was_for(study: Path) -> None:
+    def breaks_off(model: dict[str, float]) -> dict[str, object]:
+        if model["x"] < 3:
+            raise RuntimeError("the fresh rows are gone")
+        return {"g": acetune.Share(100, 1000)}
+
+    def begun(model: dict[str, float]) -> float:  # what is better is less safe
+        return (6 - model["x"]) / 10
+
+    def changed(model: dict[str, float]) -> float:
+        return (6 - model["x"]) / 9
+
+    options: dict[str, Any] = {"max_trials": 4, "keep_models": 4, "confirm_top": 4}
+    first = certifying(study, begun, 0.5, confirm=breaks_off, **options)
+    assert first.status == "certified" and [look["ended"] for look in first.looks] == [None]
+    before = rows(study, "SELECT * FROM confirmations")
+    result = certifying(study, changed, 0.5, on_changed_check="measure_again", **options)
+    (look,) = result.looks
+    assert look["ended"] is not None and result.status == "unconfirmed"
+    assert rows(study, "SELECT * FROM confirmations") == before  # its candidates stay spent
+    result = certifying(study, changed, 0.5, confirm_data="other rows", **options)
+    assert result.status == "certified"
+    assert result.best is not None and result.best.confirmation is not None
+    assert result.best.confirmation.look == 2
+    assert result.looks[1]["level"] < result.looks[0]["level"]
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_looks_and_changes_stay_in_order_if_the_clock_is_set_back(
+    study: Path, monkeypatch: pytest.MonkeyPatch, back: bool
+) -> None:
+    import time
+
+    now = time.time
+
+    def by(hours: float) -> Callable[[], float]:
+        return lambda: now() + 3600 * hours
+
+    certifying(study, tenth, 0.5)
+    if back:
+        monkeypatch.setattr(time, "time", by(-5))
+    result = certifying(study, ninth, 0.5, confirm=None, on_changed_check="measure_again")
+    assert result.status == "unconfirmed"
+    monkeypatch.setattr(time, "time", by(-9))
+    result = certifying(study, ninth, 0.5, confirm_data="other rows")
+    assert result.status == "certified"
 
 
 FILE = """

@@ -21,6 +21,7 @@ from acetune.report.html import write_report
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import open_study
 from acetune.study.store import Store, reading
+from acetune.study.summary import summary_rows
 from acetune.study.view import StudyView
 from plain_study import read_result
 from run.helpers import (
@@ -87,6 +88,15 @@ def contents(study: Path) -> dict[str, list[dict[str, Any]]]:
     names = rows(study, "SELECT name FROM sqlite_master WHERE type = 'table'")
     tables = [row["name"] for row in names if row["name"] != "sessions"]
     return {name: rows(study, f"SELECT * FROM {name}") for name in tables}
+
+
+def test_an_answer_without_a_model_says_how_to_make_one(study: Path) -> None:
+    run(study, keep_models=1)
+    loosened = under(study, 3.0, keep_models=1)
+    best = loosened.best
+    assert best is not None and best.trial == 3 and best.checkpoint is None
+    (model,) = [text for name, text in summary_rows(loosened) if name == "model"]
+    assert model == "none was kept under the earlier limit; train these parameters for 3 steps"
 
 
 # -- asked for, or refused -----------------------------------------------------------------------
@@ -541,6 +551,19 @@ def test_what_was_broken_may_hold_by_a_looser_limit_without_a_certificate(study:
     assert "cannot be certified: these fresh rows have tested it against <= 2" in str(result)
 
 
+def test_what_if_under_a_stricter_limit_shows_no_bound_of_the_limit_of_now(study: Path) -> None:
+    result = certified(study, 2.0, 1.0)
+    stricter, looser = result.what_if(g=1.9).best, result.what_if(g=2.1).best
+    assert stricter is not None and stricter.confirmation is not None
+    assert stricter.status == "holds"
+    bound = stricter.confirmation.bounds["g"]
+    assert not bound.passes and bound.value is None and bound.p_value == 1.0
+    assert "tested it against <= 2, the limit of then" in str(bound.refused)
+    assert looser is not None and looser.confirmation is not None and result.best is not None
+    assert looser.status == "certified"
+    assert looser.confirmation == result.best.confirmation
+
+
 @pytest.mark.parametrize("first", [1.95, 1.0])
 def test_two_limits_on_the_same_rows_share_one_account(study: Path, first: float) -> None:
     """However often the limit changes, all looks together spend no more than 1 - confidence."""
@@ -618,6 +641,8 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     assert call("run", "search.py").returncode == 0
     wrong = call("resume", "search.db", "--limit", "h<=0.9")
     assert wrong.returncode != 0 and "'h<=0.9' is none of the study's constraints" in wrong.stderr
+    twice = call("resume", "search.db", "--limit", "g<=0.75", "--limit", "g<=0.8")
+    assert twice.returncode != 0 and "two limits for one constraint" in twice.stderr
     done = call("resume", "search.db", "--limit", "g<=0.75")
     assert done.returncode == 0 and "now <= 0.75" in done.stdout, done.stderr
     # the file has the first one still: the study's own counts

@@ -94,6 +94,33 @@ def test_a_copy_without_its_log_is_not_taken_for_the_study(killed: Path) -> None
     assert sessions(alone) == 2
 
 
+def test_a_study_whose_driver_died_while_its_log_was_moved_into_it_goes_on(tmp_path: Path) -> None:
+    """SQLite writes the header first: it says how long the file is to become."""
+    tune(lambda trial: trial.report(1.0), tmp_path / "running.db")
+    with closing(Store.open(tmp_path / "running.db")) as store:
+        with store.transaction():
+            for _ in range(100):
+                store.add_session(1.0, "what makes it longer" * 50)
+        for name in ("moved.db", "left.db"):
+            for ending in ("", "-wal"):
+                shutil.copy(f"{store.path}{ending}", f"{tmp_path / name}{ending}")
+    moved, left = tmp_path / "moved.db", tmp_path / "left.db"
+    with closing(connect(moved)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    before, page = left.read_bytes(), 4096
+    assert moved.stat().st_size > len(before)
+    left.write_bytes(moved.read_bytes()[:page] + before[page:])
+    assert sessions(left) == 101
+    Store.open(left).close()  # it goes on, and ends well
+    assert sessions(left) == 101
+
+    shutil.copy(tmp_path / "running.db", left)
+    left.with_name("left.db-wal").touch()  # of a file that was cut off no log makes a study
+    os.truncate(left, page)
+    with pytest.raises(StudyFileError, match="damaged"):
+        sessions(left)
+
+
 def test_two_drivers_through_a_hard_link_are_refused(study: Path) -> None:
     tune(lambda trial: trial.report(1.0), study)
     with closing(Store.open(study)):

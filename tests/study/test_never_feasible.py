@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import acetune
-from acetune import ACE, Constraint, Estimate, Share, Stopper, Trial
+from acetune import ACE, Constraint, Estimate, Mean, Share, Stopper, Trial
 from acetune.certification.evidence import evidence_of
 from acetune.constraints import FairnessCheck, LatencyCheck
 from acetune.constraints.latency import measure_latency
@@ -182,6 +182,30 @@ def test_a_share_is_not_certified_against_a_limit_in_percent(study: Path) -> Non
 def test_a_share_of_impossible_counts_is_refused(counts: Any) -> None:
     with pytest.raises(GoalError):
         Share(*counts)
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        np.ma.array(np.zeros(500), mask=np.arange(500) < 20),  # 20 losses nobody knows
+        np.full(500, 0.01 + 5j),
+        np.zeros(500, "m8[ms]"),
+        ["0"] * 500,
+        np.array(["0"] * 500, dtype=object),
+        [b"0"] * 500,
+        [None] * 500,
+    ],
+    ids=["masked", "complex", "durations", "texts", "texts as objects", "bytes", "None"],
+)
+def test_a_mean_of_what_is_no_number_is_refused(losses: Any) -> None:
+    with pytest.raises((GoalError, ReportError), match=r"Mean\(values\)"):
+        Mean(losses)
+
+
+def test_a_mean_takes_numbers_as_they_come() -> None:
+    exact = [Decimal("0.25"), Fraction(1, 4), np.float32(0.25), 0.25]
+    for losses in (exact, np.ma.array([0.25, 0.25]), [True, False, False, False], (0.25,)):
+        assert Mean(losses).value == 0.25
 
 
 def test_a_clock_that_runs_backwards_measures_no_latency() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import io
 import json
 import math
@@ -23,7 +24,9 @@ import acetune
 from acetune import ACE, ASHA, Constraint, NoStopping, Stopper, StudyCallback, Trial
 from acetune.core.errors import StudyError
 from acetune.core.outcome import Outcome
+from acetune.run import tuning
 from acetune.run.terminal import LiveProgress, PlainProgress, make_progress
+from acetune.study import coordinator
 from run.helpers import (
     Events,
     InOrder,
@@ -743,3 +746,36 @@ def test_a_study_of_objectives_that_are_not_finite_has_no_answer(study: Path, va
 
     assert result.best is None and result.counts == {"finished": 1}
     assert searcher.told == {1: Outcome(None, 1.0, failed=True)}
+
+
+@pytest.mark.parametrize("raised", [None, KeyboardInterrupt, RuntimeError])
+def test_the_garbage_collector_leaves_a_large_history_alone_until_the_end(
+    study: Path, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException] | None
+) -> None:
+    def train(trial: Trial) -> None:
+        trial.report(1.0)
+
+    frozen: list[int] = []
+
+    class Driver(tuning.Driver):
+        def run(self, *given: Any) -> None:
+            frozen.append(gc.get_freeze_count())
+            if raised is not None:
+                raise raised
+            super().run(*given)
+
+    tune(train, study)
+    monkeypatch.setattr(tuning, "Driver", Driver)
+    with contextlib.nullcontext() if raised is None else pytest.raises(raised):
+        tune(train, study, max_trials=2)  # a small one is not worth it
+    monkeypatch.setattr(coordinator, "_LARGE", 1)
+    with contextlib.nullcontext() if raised is None else pytest.raises(raised):
+        tune(train, study, max_trials=3)
+    assert frozen[0] == 0 < frozen[1] and gc.get_freeze_count() == 0
+    gc.freeze()
+    try:  # what somebody else has set aside stays so
+        with contextlib.nullcontext() if raised is None else pytest.raises(raised):
+            tune(train, study, max_trials=4)
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()

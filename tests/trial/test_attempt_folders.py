@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,6 +64,57 @@ def test_a_folder_that_training_code_knows_is_not_moved(tmp_path: Path) -> None:
     folders.done(first)
     folders.done(begin(folders, 2))
     assert first.is_dir()
+
+
+def test_the_folder_of_a_failed_trial_stays_for_its_next_attempt(tmp_path: Path) -> None:
+    """Another worker may be at that already. Mostly the log has the error; here nobody sees it."""
+
+    def train(trial: Trial) -> None:
+        if trial.number == 1:
+            sys.stderr = io.StringIO()
+            raise RuntimeError("not in the log")
+        sys.stderr = sys.__stderr__
+        (tmp_path / "seen").write_text(" ".join(left(tmp_path / "study.db.files")))
+        for step in trial.steps(1):
+            trial.report(loss=1.0 / step)
+
+    tune(
+        train,
+        {"x": acetune.uniform(0.0, 1.0)},
+        objective="loss",
+        mode="min",
+        max_trials=2,
+        workers=1,
+        study=tmp_path / "study.db",
+        progress=False,
+    )
+    assert "trial-00001/attempt-1/log.txt" in (tmp_path / "seen").read_text()
+
+
+def test_what_a_process_that_was_left_prints_is_in_the_log_of_its_trial(tmp_path: Path) -> None:
+    def train(trial: Trial) -> None:
+        if trial.number == 1:
+            wait = f"until [ -e '{tmp_path / 'second'}' ]; do sleep 0.05; done; echo late"
+            sys.left = subprocess.Popen(["sh", "-c", wait])  # type: ignore[attr-defined]
+        for step in trial.steps(1):
+            trial.report(loss=1.0 / step)
+        if trial.number == 2:
+            (tmp_path / "second").touch()
+            sys.left.wait()  # type: ignore[attr-defined]
+
+    tune(
+        train,
+        {"x": acetune.uniform(0.0, 1.0)},
+        objective="loss",
+        mode="min",
+        max_trials=2,
+        workers=1,
+        study=tmp_path / "study.db",
+        progress=False,
+    )
+    files = tmp_path / "study.db.files"
+    assert (files / "trial-00001/attempt-1/log.txt").read_text() == "late\n"
+    assert not (files / "trial-00002").exists()
 
 
 def test_a_folder_in_the_way_is_not_replaced(tmp_path: Path) -> None:

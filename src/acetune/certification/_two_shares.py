@@ -45,9 +45,8 @@ def p_value(x: int, n: int, y: int, m: int, a: float, b: float, c: float) -> flo
     end = min(1.0, (a - c) / b)  # where the first rate is 1
     if end < 0:
         return 0.0  # nothing can be so far apart
-    tail = RULED_OUT / 4
-    low = max(0.0, lower_bound(y, m, tail), (a * lower_bound(x, n, tail) - c) / b)
-    high = min(end, upper_bound(y, m, tail), (a * upper_bound(x, n, tail) - c) / b)
+    (least, most), (lowest, highest) = _not_ruled_out(x, n), _not_ruled_out(y, m)
+    low, high = max(0.0, lowest, (a * least - c) / b), min(end, highest, (a * most - c) / b)
     if low > high:
         return 1.0 if a * x / n - b * y / m > c else RULED_OUT
     second = np.linspace(low, high, _GRID)
@@ -58,8 +57,8 @@ def p_value(x: int, n: int, y: int, m: int, a: float, b: float, c: float) -> flo
         seen = _distance(np.array([[float(x)]]), n, np.array([[float(y)]]), m, a, b, c)
         near = _distance(xs[None, :], n, ys[:, None], m, a, b, c) <= seen + _TIE
         # the most successes in the first group for each count in the second; it never falls
-        most = np.where(near.any(axis=1), len(xs) - 1 - near[:, ::-1].argmax(axis=1), -1)
-        place = np.maximum.accumulate(most)
+        last = np.where(near.any(axis=1), len(xs) - 1 - near[:, ::-1].argmax(axis=1), -1)
+        place = np.maximum.accumulate(last)
     else:
         reach = np.floor(n / a * (a * x / n - b * y / m + b * ys / m) + _TIE)
         place = np.clip(reach - xs[0], -1, len(xs) - 1).astype(int)
@@ -69,11 +68,19 @@ def p_value(x: int, n: int, y: int, m: int, a: float, b: float, c: float) -> flo
     return min(1.0, float(chance.max()) + RULED_OUT)
 
 
+@lru_cache(maxsize=4096)  # of a group in a rate, asked for with every other group
+def _not_ruled_out(count: int, rows: int) -> tuple[float, float]:
+    """The rates that the data leave possible."""
+    tail = RULED_OUT / 4
+    return lower_bound(count, rows, tail), upper_bound(count, rows, tail)
+
+
 def _distance(xs: _Array, n: int, ys: _Array, m: int, a: float, b: float, c: float) -> _Array:
     """How far outcomes lie beyond the hypothesis, in standard errors on its boundary."""
-    second = np.clip((xs + ys - n * c / a) / (m + n * b / a), 0.0, min(1.0, (a - c) / b))
-    first = np.clip((c + b * second) / a, 0.0, 1.0)
-    variance = a**2 * first * (1 - first) / n + b**2 * second * (1 - second) / m
+    both = (xs + ys - n * c / a) / (m + n * b / a)
+    second = np.minimum(np.maximum(both, 0.0), min(1.0, (a - c) / b))  # faster than np.clip
+    first = np.minimum(np.maximum((c + b * second) / a, 0.0), 1.0)
+    variance = (a**2 / n) * (first * (1 - first)) + (b**2 / m) * (second * (1 - second))
     beyond: _Array = (a * xs / n - b * ys / m - c) / np.sqrt(np.maximum(variance, 1e-12))
     return beyond
 

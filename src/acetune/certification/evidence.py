@@ -22,9 +22,10 @@ from acetune.certification._binomial import at_least, at_most, lower_bound, uppe
 from acetune.certification._bounded_means import betting_p_value, sum_p_value
 from acetune.core.errors import GoalError
 from acetune.core.goals import Constraint, Noted
-from acetune.core.numbers import as_whole, is_number
+from acetune.core.numbers import as_number, as_whole, is_number
 
 Sense: TypeAlias = Literal["<=", ">="]
+MOST_PAIRS = 2_000  # of groups in all rates, for which people are shown a bound
 _STEPS = 24  # of a bisection, for bounds that people read
 
 
@@ -64,9 +65,6 @@ class Measured(Noted):
         if evidence is not None:
             made.evidence = evidence
         return made
-
-    def __repr__(self) -> str:
-        return f"Estimate(value={self.value!r}, stderr={self.stderr!r})"
 
 
 def evidence_of(constraint: Constraint, value: object) -> Evidence:
@@ -272,6 +270,7 @@ class Parts:
     approximate: bool = False
     low: float = 0.0
     high: float = 1.0
+    tests: tuple[str, ...] = ()  # of a suite: by which rule each passes is part of its name
 
     @property
     def rows(self) -> int:
@@ -344,9 +343,22 @@ class GroupRates:
 
     def p_value(self, limit: float, sense: Sense) -> float:
         """The largest over all ordered pairs and rates."""
+        return self.p_value_until(limit, sense, 1.0)
+
+    def p_value_until(self, limit: float, sense: Sense, level: float) -> float:
+        """The same; where it is above ``level``, that of the first pair that is.
+
+        Those that look worst are first, so that it is nearly the largest. The rest of many groups
+        is spared: one pair that does not pass is enough.
+        """
         if self.refused(sense) is not None:
             return 1.0
-        return max(self._one(pair, limit) for pair in self._pairs())
+        largest = 0.0
+        for pair in sorted(self._pairs(), key=partial(self._beyond, limit), reverse=True):
+            largest = max(largest, self._one(pair, limit))
+            if largest > level:
+                break
+        return largest
 
     def _pairs(self) -> list[tuple[int, int, int, int]]:
         return [
@@ -366,8 +378,11 @@ class GroupRates:
         return compared(*pair, limit, 0.0)
 
     def bound(self, level: float, sense: Sense) -> float:
-        """The strictest limit that would be certified: of the pair that is worst off."""
-        if self.refused(sense) is not None:
+        """The strictest limit that would be certified: of the pair that is worst off.
+
+        None is computed for more than ``MOST_PAIRS``: it is for people, and decides nothing.
+        """
+        if self.refused(sense) is not None or len(self._pairs()) > MOST_PAIRS:
             return math.nan
         ends = (0.0, 1.0)
         found: float | None = None
@@ -383,6 +398,14 @@ class GroupRates:
 
     def _of_pair(self, pair: tuple[int, int, int, int], limit: float, sense: Sense) -> float:
         return self._one(pair, limit)
+
+    def _beyond(self, limit: float, pair: tuple[int, int, int, int]) -> float:
+        """How far beyond the limit a pair looks, in standard errors: nearly as its p-value goes."""
+        x, n, y, m = pair
+        first, second = (x + 0.5) / (n + 1), (y + 0.5) / (m + 1)
+        a, c = (1.0, limit) if self.comparison == "difference" else (limit, 0.0)
+        variance = a * a * first * (1 - first) / n + second * (1 - second) / m
+        return (a * first - second - c) / math.sqrt(variance)
 
     def _distance(self, pair: tuple[int, int, int, int]) -> float:
         """How unfair a pair looks."""
@@ -460,6 +483,28 @@ class Quantile:
         return ordered[-1] if ordered else math.inf
 
 
+def another_kind(found: object, own: type, metric: str) -> str | None:
+    """That fresh rows gave something else than a check measures, of which they tell nothing.
+
+    What is no evidence of this file stays: someone has written it for the purpose. So does a
+    normal approximation, which is marked as such.
+    """
+    what = next((name for kind, name in _IN_WORDS.items() if isinstance(found, kind)), None)
+    if what is None or isinstance(found, own):
+        return None
+    return f"the search measured {metric}, and confirm gave {what}: return what the check returns"
+
+
+_IN_WORDS: dict[type, str] = {
+    Exact: "an exact number",
+    Counts: "a share of rows",
+    Rows: "a mean over rows",
+    Parts: "a mean over clusters or a failure rate",
+    GroupRates: "a comparison of groups",
+    Quantile: "a percentile of times",
+}
+
+
 # -- what users return ---------------------------------------------------------------------------
 
 
@@ -525,9 +570,7 @@ class Mean(Measured):
         clusters: Sequence[Any] | None = None,
     ) -> Self:
         """The mean with its standard error."""
-        found = np.asarray(values, dtype=float)
-        if found.ndim != 1 or not len(found):
-            raise GoalError(f"Mean(values) needs one number per row, got shape {found.shape}")
+        found = _numbers(values)
         if not (is_number(low) and is_number(high) and low < high):
             raise GoalError(f"Mean(low=, high=) must be numbers, low < high, got {low!r}, {high!r}")
         outside = ~((found >= low) & (found <= high))  # NaN too
@@ -552,6 +595,22 @@ class Mean(Measured):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (float(self.value), float(self.stderr), self.evidence)
+
+
+def _numbers(values: Any) -> NDArray[np.float64]:
+    """One number per row, of what is one: NumPy makes numbers of texts and times as well."""
+    given = np.ma.getdata(np.asanyarray(values))
+    hidden = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
+    if hidden is not None and hidden.any():
+        row = int(np.flatnonzero(hidden)[0])
+        raise GoalError(f"Mean(values) is masked in row {row}: leave such rows out")
+    if given.ndim != 1 or not len(given):
+        raise GoalError(f"Mean(values) needs one number per row, got shape {given.shape}")
+    if given.dtype.kind == "O":  # a frame's own kinds of column, or Python's objects
+        return np.array([as_number(value, "Mean(values)") for value in given])
+    if given.dtype.kind not in "buif":
+        raise GoalError(f"Mean(values) must be numbers, got an array of {given.dtype}")
+    return given.astype(float)
 
 
 def _again(value: float, stderr: float, evidence: Evidence) -> Measured:

@@ -17,6 +17,7 @@ from acetune.certification.account import Account, require_confidence
 from acetune.constraints.latency import SPELL
 from acetune.core.errors import GoalError
 from acetune.core.formatting import number
+from acetune.core.numbers import is_number
 from acetune.study.claims import percent
 
 _SLOWER = (0.0, 0.01, 0.02)  # shares of calls beyond the limit of a latency
@@ -63,6 +64,9 @@ def plan(
     for name, share in (("power", power), ("rate", rate), ("smallest", smallest), ("base", base)):
         if not 0 < share <= 1:
             raise GoalError(f"--{name} must be a share above 0, got {share}")
+    for name, given in (("LIMIT", limit), ("VALUE", value)):
+        if not is_number(given):
+            raise GoalError(f"{name} must be a number, got {given}")
     if value == limit:
         raise GoalError(
             f"a model at {value:g} lies on its limit: no number of rows certifies that; aim for "

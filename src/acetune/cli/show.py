@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 class Required(StrEnum):
     """What ``--require`` takes."""
 
+    CERTIFIED_EXACT = "certified-exact"
     CERTIFIED = "certified"
     HOLDS = "holds"
     FEASIBLE = "feasible"
 
 
 _ENOUGH = {
+    Required.CERTIFIED_EXACT: ("certified",),
     Required.CERTIFIED: ("certified",),
     Required.HOLDS: ("certified", "holds"),
     Required.FEASIBLE: ("certified", "holds", "unconfirmed"),
@@ -46,8 +48,9 @@ def show(
     require: Annotated[
         Required | None,
         typer.Option(
-            help="What the answer must be for exit status 0: certified; holds on fresh data, or "
-            "certified; feasible in the search and not broken since. Else it is 5."
+            help="What the answer must be for exit status 0: certified-exact, by exact bounds "
+            "alone; certified, also by approximate ones; holds on fresh data, or certified; "
+            "feasible in the search and not broken since. Else it is 5."
         ),
     ] = None,
 ) -> None:
@@ -70,9 +73,14 @@ def show(
     else:
         Console().print(words)
     end_with(result, ran=False)
-    if require is not None and result.status not in _ENOUGH[require]:
-        typer.echo(f"{study}: {result.status}, and {require.value} is required", err=True)
+    if require is None:
+        return
+    nearly = result.best is not None and result.best.certified_approximately
+    status = f"{result.status} (approximate)" if nearly else result.status
+    if result.status not in _ENOUGH[require] or (nearly and require is Required.CERTIFIED_EXACT):
+        typer.echo(f"{study}: {status}, and {require.value} is required", err=True)
         raise typer.Exit(ExitCode.NOT_ENOUGH)
+    typer.echo(f"{study}: {status}", err=True)
 
 
 def _json_text(result: StudyResult) -> str:
@@ -81,15 +89,16 @@ def _json_text(result: StudyResult) -> str:
 
 def to_json(result: StudyResult) -> dict[str, Any]:
     """The result as plain data."""
-    goals = result.goals
+    goals, best = result.goals, result.best
     return {
         "study": str(result.study),
         "outcome": result.outcome,
         "status": result.status,
+        "approximate": best is not None and best.certified_approximately,
         "claim": claim(result) if result.status and goals.constraints else None,
         "objective": asdict(goals.objective),
         "constraints": {c.name: c.describe() for c in goals.constraints},
-        "best": _checkpoint(result.best),
+        "best": _checkpoint(best),
         "candidates": [_checkpoint(found) for found in result.candidates],
         "nearest_miss": _checkpoint(result.nearest_miss),
         "trials": dict(result.counts),

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from numpy.typing import NDArray
 
-from acetune.certification.evidence import GroupRates
+from acetune.certification.evidence import GroupRates, another_kind
 from acetune.constraints._arrays import (
     Threshold,
     as_column,
@@ -24,10 +24,19 @@ from acetune.constraints._one_class import (
     require_degenerate,
 )
 from acetune.constraints._rates import METRICS, Aggregation, Measure, Method, Options
+from acetune.core.did_you_mean import suggesting
 from acetune.core.errors import GoalError, GoalWarning
 from acetune.core.goals import Constraint, Estimate, Noted, with_note
 from acetune.core.say_once import SayOnce
 
+_OTHER_NAMES = dict.fromkeys(
+    ("predict", "score", "predict_proba", "model"),
+    "scores=lambda model: model.predict_proba(X)[:, 1]",
+)
+_OTHER_NAMES |= dict.fromkeys(("y", "labels", "target"), "y_true=y")
+_OTHER_NAMES |= dict.fromkeys(("sensitive", "groups", "group"), "sensitive_features=groups")
+_OTHER_NAMES |= dict.fromkeys(("upper", "lower", "margin_se"), "Constraint(..., check=...)")
+_OTHER_NAMES |= {"weights": "sample_weight"}
 _ROUNDING = 1e-6  # by which probabilities may leave 0 to 1
 
 MetricName: TypeAlias = Literal[
@@ -94,6 +103,7 @@ class FairnessCheck:
 
     value_range = (0.0, 1.0)  # of every metric here
 
+    @suggesting(_OTHER_NAMES)
     def __init__(
         self,
         metric: MetricName,
@@ -222,7 +232,7 @@ class FairnessCheck:
         would be a way to a certificate.
         """
         if not isinstance(found, GroupRates):
-            return None
+            return another_kind(found, GroupRates, self.metric)
         metric, rates = METRICS[self.metric], [rate.name for rate in found.rates]
         if found.comparison != metric.comparison or not set(metric.rates) <= set(rates):
             return (

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acetune.certification.evidence import Evidence, Measured, Quantile, Refused
+from acetune.certification.evidence import Evidence, Measured, Quantile, Refused, another_kind
 from acetune.constraints import _reserved_device as _reserved
 from acetune.core.errors import GoalError, ReportError
 from acetune.core.goals import Estimate
@@ -251,7 +251,9 @@ class LatencyCheck:
 
     def evidence_mismatch(self, found: object) -> str | None:
         """Why the calls of ``confirm`` tell nothing of this percentile; asked for a certificate."""
-        if not isinstance(found, Quantile) or found.share <= 1 - self.percentile / 100 + 1e-9:
+        if not isinstance(found, Quantile):
+            return another_kind(found, Quantile, f"the percentile {self.percentile:g} of times")
+        if found.share <= 1 - self.percentile / 100 + 1e-9:
             return None  # what holds for more of the calls holds for fewer
         given = 100 * (1 - found.share)
         return (

@@ -50,10 +50,13 @@ def suggesting(others: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable
 
     def decorated(function: Callable[P, R]) -> Callable[P, R]:
         known = inspect.signature(function).parameters
+        who = function.__name__
+        if who == "__init__":  # people call the class
+            who = function.__qualname__.split(".")[-2]
 
         @functools.wraps(function)
         def call(*args: P.args, **keywords: P.kwargs) -> R:
-            refuse_unknown(function.__name__, keywords, known, others)
+            refuse_unknown(who, keywords, known, others)
             return function(*args, **keywords)
 
         return call

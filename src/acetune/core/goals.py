@@ -44,6 +44,10 @@ class Noted(Estimate):
 
     note: Mapping[str, Any] | None = None
 
+    def __repr__(self) -> str:
+        """As the estimate it is."""
+        return f"Estimate(value={self.value!r}, stderr={self.stderr!r})"
+
 
 class FailedCheck(NamedTuple):
     """A check that gave no usable number: it raised, timed out or returned NaN or infinity."""

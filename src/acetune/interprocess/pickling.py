@@ -6,7 +6,8 @@ import functools
 import io
 import pickle
 import sys
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import cloudpickle
@@ -47,8 +48,8 @@ def pickle_code(
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, found: object) -> Any:
             reduced = NotImplemented if reduce is None else reduce(found)
-            if reduced is NotImplemented and isinstance(found, functools._lru_cache_wrapper):
-                reduced = _reduce_cached(found)
+            if reduced is NotImplemented:
+                reduced = _reduce_decorated(found)
             return super().reducer_override(found) if reduced is NotImplemented else reduced
 
     written = io.BytesIO()
@@ -62,23 +63,71 @@ def pickle_code(
     return written.getvalue()
 
 
-def _reduce_cached(found: functools._lru_cache_wrapper[Any]) -> Any:
-    """A function with ``functools.cache`` or ``lru_cache``: sent with an empty cache.
+def implementations(found: object) -> Mapping[Any, Callable[..., Any]] | None:
+    """By kind of argument, what a function with ``functools.singledispatch`` calls."""
+    if not isinstance(found, types.FunctionType) or found.__code__ is not _DISPATCHER:
+        return None
+    registered: Mapping[Any, Callable[..., Any]] = vars(found)["registry"]
+    return registered
 
-    One that the other process imports by its name is left to that.
+
+def _reduce_decorated(found: object) -> Any:
+    """What ``functools`` makes with a lock or a cache inside, as what it was made of.
+
+    A function that the other process imports by its name is left to that.
     """
+    if type(found) is functools.cached_property:
+        return _cached_property, (found.func, found.attrname)
+    if isinstance(found, functools._lru_cache_wrapper):
+        given = found.cache_parameters()
+        made: Any = _cached, (found.__wrapped__, given["maxsize"], given["typed"])
+    elif (by_kind := implementations(found)) is not None:
+        # what may refer to the function itself comes after it was made
+        state = {**by_kind}, {name: getattr(found, name) for name in functools.WRAPPER_ASSIGNMENTS}
+        made = _dispatching, (), state, None, None, _set_implementations
+    else:
+        return NotImplemented
+    return NotImplemented if _is_imported(found) else made
+
+
+def _is_imported(found: Any) -> bool:
+    """Whether another process gets a function by its name in its module."""
     by_value = {"__main__", *cloudpickle.list_registry_pickle_by_value()}
     module = getattr(found, "__module__", None) or "__main__"
     parents = {module[:at] for at, letter in enumerate(module) if letter == "."}
-    if not by_value & {module, *parents}:
-        value: Any = sys.modules.get(module)
-        for name in found.__qualname__.split("."):
-            value = getattr(value, name, None)
-        if value is found:
-            return NotImplemented
-    given = found.cache_parameters()
-    return _cached, (found.__wrapped__, given["maxsize"], given["typed"])
+    if by_value & {module, *parents}:
+        return False
+    value: Any = sys.modules.get(module)
+    for name in found.__qualname__.split("."):
+        value = getattr(value, name, None)
+    return value is found
 
 
 def _cached(function: Callable[..., Any], maxsize: int | None, typed: bool) -> Any:
     return functools.lru_cache(maxsize, typed)(function)
+
+
+def _cached_property(function: Callable[[Any], Any], name: str | None) -> Any:
+    made = functools.cached_property(function)
+    made.attrname = name
+    return made
+
+
+def _nothing(value: object) -> None:
+    """In the place of an implementation that is still to come."""
+
+
+def _dispatching() -> Any:
+    return functools.singledispatch(_nothing)
+
+
+def _set_implementations(made: Any, state: tuple[Mapping[Any, Any], Mapping[str, Any]]) -> None:
+    by_kind, names = state
+    for kind, function in by_kind.items():
+        made.register(kind, function)
+    made.__wrapped__ = by_kind[object]
+    for name, value in names.items():
+        setattr(made, name, value)
+
+
+_DISPATCHER = _dispatching().__code__  # that of every such function

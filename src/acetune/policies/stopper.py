@@ -138,7 +138,7 @@ class StopperTrial:
             costs = split_costs(stopper.goals, constraint_cost_s, constraints)
         if primary_cost_s is not None:
             primary_cost_s = require_cost(primary_cost_s, "primary_cost_s")
-        if snapshot_cost_s != 0.0 or type(snapshot_cost_s) is not float:  # nearly never
+        if type(snapshot_cost_s) is not float or snapshot_cost_s != 0.0:  # nearly never
             snapshot_cost_s = require_cost(snapshot_cost_s, "snapshot_cost_s")
         due = check = None
         if checked_step is None if constraints is not None else self.record.gated_at is None:

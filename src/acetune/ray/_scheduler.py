@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from ray.tune.schedulers import FIFOScheduler
 
+from acetune.core.did_you_mean import suggesting
 from acetune.core.errors import GoalError, StudyError
 from acetune.core.goals import Constraint, Goals, Mode, Objective, constraint_list
 from acetune.core.numbers import require_whole
@@ -23,6 +24,17 @@ from acetune.study.opening import require_on_changed_check, study_path
 from acetune.study.store import Durability, require_durability
 from acetune.trial.link import Report
 
+_OTHER_NAMES = {
+    "objective": 'metric="auc"',
+    "direction": 'mode="max"',
+    "searcher": "TuneConfig(search_alg=AceSearch(...))",
+    "max_trials": "TuneConfig(num_samples=100)",
+    "time_budget_s": "TuneConfig(time_budget_s=600)",
+    "workers": "TuneConfig(max_concurrent_trials=4)",
+    "constraint": "constraints=[...]",
+    "limits": "constraints=[...]",
+    "confirm": "acetune.tune(..., engine='ray'), which looks at fresh data",
+}
 _BAD_REPORT = Wording("bad_report", "its report makes no sense: {error}")
 _FAILED_IN_RAY = Reason(Wording("failed_in_ray", "it failed in Ray"))
 
@@ -64,6 +76,7 @@ class AceScheduler(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
 
     _supports_buffered_results = False  # each report waits for its decision
 
+    @suggesting(_OTHER_NAMES)
     def __init__(
         self,
         constraints: Sequence[Constraint] = (),

@@ -186,7 +186,7 @@ def answer(content: Content) -> Element:
         values = _values(content, found["rejected"], "The best that was rejected, and its limits")
         details = element("div", values, element("dl", *_said(found), class_="facts"))
     others = [one for one in found["candidates"] if one != best]
-    titles = ("Other candidates", "Better, but over a limit")
+    titles = ("Other candidates", _better_title(found["nearest_misses"]))
     if best is None:
         titles = ("Candidates", "Nearest misses")
     title = element("h2", "Answer", id="answer-title")
@@ -202,6 +202,19 @@ def answer(content: Content) -> Element:
     )
 
 
+def _better_title(misses: Sequence[Content]) -> str:
+    """What stands between the answer and those that are better: a limit, or the aim of the search.
+
+    >>> close, over = {"constraints": [{"ok": True}]}, {"constraints": [{"ok": False}]}
+    >>> _better_title([close]), _better_title([close, over])
+    ('Better, but too close to a limit', 'Better, but too close to a limit or over it')
+    """
+    close = {all(limit["ok"] for limit in one["constraints"]) for one in misses}
+    if close == {True}:
+        return "Better, but too close to a limit"
+    return "Better, but " + ("too close to a limit or over it" if True in close else "over a limit")
+
+
 def _verdict(found: Content, *, running: bool) -> Element:
     best, kind, text = found["best"], "quiet", "feasible, unconfirmed"
     if found["outcome"] == "rejected":
@@ -211,7 +224,8 @@ def _verdict(found: Content, *, running: bool) -> Element:
     elif best is None:
         kind, text = "bad", "none feasible"
     elif best["status"] == "certified":
-        kind, text = "good", f"certified at level {100 - found['confidence']:.4g} %"
+        nearly = " (approximate)" if found["approximate"] else ""
+        kind, text = "good", f"certified at level {100 - found['confidence']:.4g} %{nearly}"
     elif best["status"] == "holds":
         text = "holds on fresh data, not certified"
     return element("span", text, class_=f"badge badge-{kind}")
@@ -312,12 +326,13 @@ def _when_to_stop(found: Content, best: Content) -> list[Node]:
     of = "" if total is None else f" of {total}"
     said: list[Node] = [element("strong", f"Stop at step {step}{of}"), "."]
     checked, valid = found["later"]["checked"], found["later"]["valid"]
+    near = any(limit["aim"] for limit in best["constraints"])  # what is nearer is invalid too
     if checked == 1 and not valid:
-        said.append(" The later checkpoint of this trial that was checked breaks a limit.")
+        miss = "breaks a limit" + " or comes too close to one" * near
+        said.append(f" The later checkpoint of this trial that was checked {miss}.")
     elif checked and not valid:
-        said.append(
-            f" All {checked:,} later checkpoints of this trial that were checked break a limit."
-        )
+        miss = "break a limit" + " or come too close to one" * near
+        said.append(f" All {checked:,} later checkpoints of this trial that were checked {miss}.")
     elif checked:
         said.append(
             f" Of {checked:,} later checkpoints of this trial that were checked, {valid:,} "
@@ -391,7 +406,8 @@ def _measured(measured: Content, violation: float | None) -> Element:
         return element("td", element("span", shown, class_=kind), class_="number")
     shown = estimate(value, measured["stderr"])
     if measured["ok"]:
-        return element("td", element("span", shown), class_="number")
+        near = _with_margin(measured) if measured["aim"] and violation else None
+        return element("td", element("span", shown), near, class_="number")
     return element(
         "td",
         element("span", shown, class_="bad"),

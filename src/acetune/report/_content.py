@@ -16,6 +16,7 @@ from acetune.report._trials import trial_table
 from acetune.report.figures import page_figures
 from acetune.study import best_checkpoints as checkpoints
 from acetune.study.claims import (
+    OF_EARLIER_CHECK,
     account_words,
     after_failed_confirmation,
     claim,
@@ -90,6 +91,7 @@ def _answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
         "load": None if load is None else f"acetune.load({name}).best{load}",
         "instead": best.instead() if best is not None and lost else None,
         "status": result.status,
+        "approximate": best is not None and best.certified_approximately,
         "confidence": 100 * result.confidence,
         "trust": in_print(trust_in_best(result)),
         "claim": in_print(claim(result)) if result.status and view.goals.constraints else None,
@@ -223,7 +225,7 @@ def _confirmation(use: dict[str, Any]) -> dict[str, Any]:
             {"name": name, "value": finite(value), "stderr": finite(stderr)}
             for name, (value, stderr) in use["metrics"].items()
         ],
-        "error": use["error"],
+        "error": OF_EARLIER_CHECK if use.get("of_earlier_check") else use["error"],
         "time": _moment(use["time"]),
     }
 

@@ -30,6 +30,7 @@ from acetune.study.findings import (
     Status,
     checkpoint_key,
     judge_fresh,
+    looks_of_earlier_checks,
 )
 from acetune.study.limit_changes import limits_at
 from acetune.study.result import StudyResult
@@ -178,6 +179,7 @@ class _Look:
         store = coordinator.store
         with StudyView(store.path, whole=True) as view, store.understanding():
             pool, looks, changes = testable(view), view.looks, view.limit_changes
+            earlier = looks_of_earlier_checks(looks, view.check_changes)
             uses = view.tables["confirmations"]  # as they were judged then
             listed = [place for look in looks for place in look["candidates"]]
             known = {place: valid_at(view, *place) for place in listed}
@@ -210,14 +212,17 @@ class _Look:
         candidates = [found for found in chosen if checkpoint_key(found) not in tested]
         if not candidates:
             return None
-        if any(
-            look["data"] == data and limits_at(changes, [], "look", look["look"]) for look in looks
+        before = [look["look"] for look in looks if look["data"] == data]
+        for what, others in (
+            ("limits", any(limits_at(changes, [], "look", number) for number in before)),
+            ("checks", any(number in earlier for number in before)),
         ):
-            listeners.notice(
-                "these fresh rows were looked at under other limits before. A certificate is about "
-                "the limits in force when it is issued, and worth nothing if these were chosen by "
-                "what that look has said: then name other rows with confirm_data=..."
-            )
+            if others:
+                listeners.notice(
+                    f"these fresh rows were looked at under other {what} before. A certificate is "
+                    f"about the {what} in force when it is issued, and worth nothing if these were "
+                    "chosen by what that look has said: then name other rows with confirm_data=..."
+                )
         with store.transaction():
             store.put_look(number, level, data, list(map(checkpoint_key, candidates)), time.time())
         places = {checkpoint_key(found): found for found in candidates}
@@ -326,7 +331,13 @@ class _Look:
 
     def _bound_from(self, evidence: Evidence, limit: Constraint) -> Bound:
         refused = evidence.refused(limit.sense)
-        p_value = 1.0 if refused else evidence.p_value(limit.limit, limit.sense)
+        until = getattr(evidence, "p_value_until", None)  # of a kind that may spare itself much
+        if refused:
+            p_value = 1.0
+        elif until is not None:
+            p_value = until(limit.limit, limit.sense, self._level)
+        else:
+            p_value = evidence.p_value(limit.limit, limit.sense)
         reach = math.nan if refused else evidence.bound(self._level, limit.sense)
         more = None
         if refused is None and p_value > self._level:

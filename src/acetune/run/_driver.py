@@ -155,6 +155,8 @@ class Driver:
             self._closing = None
             self._loop(evaluation.left)
         self._evaluation = None
+        if self.interrupted:
+            self._session.end(INTERRUPTED)
         return evaluation.results
 
     def close(self) -> None:

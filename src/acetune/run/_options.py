@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from acetune.core.errors import GoalError
@@ -11,6 +12,7 @@ from acetune.core.goals import Goals
 from acetune.core.numbers import is_number, require_whole
 from acetune.policies import Policy
 from acetune.run._ray_cluster import RayCluster
+from acetune.run.study_callbacks import StudyCallback
 from acetune.trial.hardware import available_cores
 
 
@@ -51,6 +53,38 @@ class Settings:
                 require_whole(name, value, least=1)
 
 
+def require_flags(dry_run: object, progress: object, callbacks: object) -> None:
+    """Refuse what is no yes or no, and what is no listener: each would be taken for one."""
+    for name, value in (("dry_run", dry_run), ("progress", progress)):
+        if not isinstance(value, bool):
+            raise GoalError(f"{name} must be True or False, got {value!r}")
+    if isinstance(callbacks, str) or not isinstance(callbacks, Sequence):
+        raise GoalError(f"callbacks must be a list, such as [MyCallback()], got {callbacks!r}")
+    for callback in callbacks:
+        if not isinstance(callback, StudyCallback):
+            called = " (a class; write it with parentheses)" if isinstance(callback, type) else ""
+            raise GoalError(
+                "callbacks must be objects of classes that derive from acetune.StudyCallback, got "
+                f"{callback!r}{called}"
+            )
+
+
+def _require_takes_one(name: str, function: Callable[..., object], what: str) -> None:
+    """Refuse a function that cannot be called as it will be, in hours or in every trial."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some that are built in have none
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        called = getattr(function, "__name__", type(function).__name__)
+        raise GoalError(
+            f"{name} is called with {what} and nothing else, which {called}{signature} does not "
+            f"fit: {error}"
+        ) from None
+
+
 def require_options(
     train: object,
     goals: Goals,
@@ -64,6 +98,9 @@ def require_options(
         raise GoalError(f"train must be a function that takes a trial, got {train!r}")
     if confirm is not None and not callable(confirm):
         raise GoalError(f"confirm must be a function that takes a model, got {confirm!r}")
+    _require_takes_one("train", train, "a trial")
+    if confirm is not None:
+        _require_takes_one("confirm", confirm, "a model")
     require_whole("confirm_top", confirm_top, least=1)
     require_whole("keep_models", keep_models, least=1)
     if policy.checks_after_run:

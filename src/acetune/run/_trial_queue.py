@@ -23,6 +23,7 @@ from acetune.study.coordinator import StudyCoordinator
 from acetune.study.session import StudyTrial
 from acetune.study.store import Store
 from acetune.study.summary import shown
+from acetune.study.temporary import is_temporary
 from acetune.trial.checks import RaisedCheck
 from acetune.trial.link import Report
 
@@ -207,15 +208,18 @@ class BrokenChecks:
         where = "the one trial" if many == 1 else f"all {many} trials"
         tried = {n: params for n, (*_, params) in self._raised.items() if len(params) <= _LONGEST}
         listed = "; ".join(f"trial {n}: {params}" for n, params in tried.items())
+        delete = f", best after deleting this study (rm -r {file}*): its trials were trained, but "
+        delete, closer = f"{delete}never checked", f"Look closer:  acetune explain {file} {number}"
+        if is_temporary(self._path):
+            delete, closer = "", "This study is removed when the program ends: give study= to "
+            closer += "look closer"
         raise EndedStudyError(
             f"the check of {name!r} failed in {where} that it was called in so far, and the study "
             "was ended",
             f"in trial {number}, with:\n{error}\n"
             + (f"The parameters were:  {listed}\n" if tried else "")
-            + f"Mend the check and make the same call again, best after deleting this study "
-            f"(rm -r {file}*): its trials were trained, but never checked. If it fails for such "
-            f"configurations only, go on with max_failures={4 * self._most}. "
-            f"Look closer:  acetune explain {file} {number}",
+            + f"Mend the check and make the same call again{delete}. If it fails for such "
+            f"configurations only, go on with max_failures={4 * self._most}. {closer}",
         )
 
 

@@ -83,8 +83,8 @@ class WorkerLoop:
                 self._end_if_forked(error.code if isinstance(error, SystemExit) else 1)
                 certain = isinstance(error, ReportCallError)
                 self._pipe.send(m.Failed(_text(error), shortened(told), certain))
-            else:
-                self._pipe.send(m.Done())
+                return  # the folder of its trial stays: another worker may try that again
+            self._pipe.send(m.Done())
         self._folders.done(folder)  # now that all output is in the log
 
     def _train_from(

@@ -64,7 +64,9 @@ class DryRun:
     trial_s:
         A trial to its last step with one check of each limit, None if its length is unknown.
     whole_s:
-        All trials of ``max_trials`` like that, on all workers; None without ``max_trials``.
+        All trials of ``max_trials`` like that, on all workers; None without ``max_trials``. Without
+        starting the workers, waiting for checks that are measured alone, and ``confirm``, which is
+        most of the time where trials are short.
     trials:
         How many trials like that fit into ``time_budget_s``; None without one.
     workers:
@@ -95,6 +97,7 @@ class DryRun:
         if self.trial_s is not None:
             lines.append(f"a trial to its end, checked once: about {timing(self.trial_s)}")
             on = f"on {count(self.workers, 'worker')}, if none were stopped early"
+            on += ", without starting workers, waiting and confirm"
             if self.whole_s is not None:
                 lines.append(f"all trials: about {timing(self.whole_s)} {on}")
             if self.trials is not None:

@@ -236,16 +236,22 @@ def _best(status: StudyStatus) -> str:
     # a checkpoint whose check failed misses by nobody knows how much
     miss = status.nearest_miss
     if miss is not None and not any(isinstance(m, FailedCheck) for m in miss.constraints.values()):
-        return f"none feasible yet; nearest miss{_values(goals, miss.constraints)}"
+        near = goals.keeps(miss.constraints)  # it breaks no limit, and is nearer than was aimed for
+        which = "none safe enough yet; nearest" if near else "none feasible yet; nearest miss"
+        return f"{which}{_values(goals, miss.constraints, limits=True)}"
     return "none feasible yet"
 
 
-def _values(goals: Goals, measured: Mapping[str, Estimate | FailedCheck]) -> str:
+def _values(
+    goals: Goals, measured: Mapping[str, Estimate | FailedCheck], *, limits: bool = False
+) -> str:
     shown = ""
     for constraint in goals.constraints:
         found = measured.get(constraint.name)
         if isinstance(found, Estimate):
             shown += f", {constraint.name} {number(found.value, 4)}"
+            if limits:
+                shown += f" (limit {constraint.sense} {number(constraint.limit, 6)})"
     return harmless(shown)
 
 

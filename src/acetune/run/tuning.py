@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from acetune.certification.account import require_confidence
-from acetune.certification.fingerprint import fingerprint, row_count
 from acetune.core.did_you_mean import suggesting
 from acetune.core.errors import GoalError, StudyError
 from acetune.core.formatting import size
@@ -37,7 +36,7 @@ from acetune.run._confirmation import (
 from acetune.run._driver import Driver
 from acetune.run._local_workers import IN_WORKER, LocalSite
 from acetune.run._messages import Work
-from acetune.run._options import Settings, make_cluster, require_options, shared_out
+from acetune.run._options import Settings, make_cluster, require_flags, require_options, shared_out
 from acetune.run._pool import Pool, Site
 from acetune.run._ray_cluster import RayCluster
 from acetune.run._suggestions import Suggester
@@ -50,6 +49,7 @@ from acetune.searchers.searcher import learns_from_earlier, learns_nothing_earli
 from acetune.searchers.space import Space
 from acetune.study.coordinator import StudyCoordinator, left_alone
 from acetune.study.earlier_studies import EarlierStudies, kept_curves
+from acetune.study.fingerprint import fingerprint, row_count
 from acetune.study.margins import with_margins
 from acetune.study.opening import (
     CodeChangedWarning,
@@ -289,6 +289,7 @@ def tune(
             "that calls it: put the call under  if __name__ == '__main__':"
         )
     constraints = constraint_list(constraints)
+    require_flags(dry_run, progress, callbacks)
     require_on_changed_check(on_changed_check)
     require_on_changed_limit(on_changed_limit)
     require_durability(durability)

@@ -133,6 +133,11 @@ class Choice:
                     f"got {option!r}; give it a name and look it up in the training function"
                 )
             require_whole_text("an option", option)
+            if option != option:
+                raise SpaceError(
+                    "an option is NaN, which equals nothing, so a study could not go on with it; "
+                    "use None or a name, and look it up in the training function"
+                )
 
     @property
     def size(self) -> int:

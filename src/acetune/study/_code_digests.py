@@ -13,10 +13,6 @@ _FLAGS = 0x3FF  # of what a function is; others tell of __future__ imports
 _HAS_DOCSTRING = 0x4000000  # a flag of code from Python 3.13 on
 
 
-def shortshort_hash(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=8).hexdigest()
-
-
 def short_hash(data: bytes) -> str:
     """Eight bytes are enough: nobody makes two checks alike on purpose."""
     return hashlib.blake2b(data, digest_size=8).hexdigest()
@@ -66,6 +62,17 @@ _parsed: dict[str, tuple[str, ast.Module | None, dict[tuple[str, int], list[type
 
 def digest_of_source(code: types.CodeType, spaces: dict[str, Any]) -> str | None:
     """A digest of the syntax tree of what runs; None where its source cannot be had."""
+    node = tree_of(code, spaces)
+    return None if node is None else digest_of_tree(node)
+
+
+def digest_of_tree(node: ast.AST) -> str:
+    """Of what it says, without layout, comments, docstrings and annotations."""
+    return short_hash(_plain_tree(node).encode("utf-8", "surrogatepass"))
+
+
+def tree_of(code: types.CodeType, spaces: dict[str, Any]) -> ast.AST | None:
+    """The syntax tree of what runs; None where its source cannot be had."""
     file = code.co_filename
     linecache.checkcache(file)
     text = "".join(linecache.getlines(file, spaces))
@@ -86,14 +93,10 @@ def digest_of_source(code: types.CodeType, spaces: dict[str, Any]) -> str | None
     if not same:
         return None  # the file was edited since, or its code was changed on the way
     nodes = [node for node in ast.walk(tree) if _is_node_of(node, code)]
-    found = {short_hash(_plain_tree(node).encode("utf-8", "surrogatepass")) for node in nodes}
+    found = {digest_of_tree(node): node for node in nodes}
     if len(found) > 1:
-        found = {
-            short_hash(_plain_tree(node).encode("utf-8", "surrogatepass"))
-            for node in nodes
-            if _encloses(node, code)
-        }
-    return found.pop() if len(found) == 1 else None
+        found = {digest_of_tree(node): node for node in nodes if _encloses(node, code)}
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def _parse(
@@ -134,6 +137,28 @@ def _encloses(node: ast.AST, code: types.CodeType) -> bool:
         if line is not None and column is not None and end != 0
     ]
     return bool(places) and min(places) == first and max(places) <= last
+
+
+_CHANGING = ("append", "add", "update", "setdefault", "extend", "insert", "pop", "popitem")
+_REMOVING = ("remove", "discard", "clear", "sort", "reverse")
+
+
+def changed_in_place(tree: ast.AST) -> set[str]:
+    """Names and attributes whose items are set, added or taken away."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        held: ast.expr | None = None
+        if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            held = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            held = node.func.value if node.func.attr in (*_CHANGING, *_REMOVING) else None
+        while isinstance(held, ast.Subscript):  # SEEN["a"]["b"] = 1
+            held = held.value
+        if isinstance(held, ast.Name):
+            found.add(held.id)
+        elif isinstance(held, ast.Attribute):
+            found.add(held.attr)
+    return found
 
 
 _NO_MATTER = ("ctx", "type_comment", "type_params", "returns", "annotation", "kind")

@@ -7,8 +7,9 @@ source and is comparable only within one minor version of Python. A function is 
 digest is. The tree is used only where it compiles to the code that runs: a file may have been
 edited since it was imported.
 
-*Settings* are numbers, strings, and short tuples of them, that a check was made with or refers to.
-*Data* is everything else: arrays, tables, and whatever can be changed in place.
+*Settings* are numbers, strings, and short tuples, lists, sets and dicts of them, that a check was
+made with or refers to. *Data* is everything else: arrays, tables, what is long, what is empty, and
+what the code that refers to it changes in place.
 
 Nothing here depends on addresses, on the order of sets or on the random hashes of strings, and
 nothing raises: what cannot be read is listed as not followed.
@@ -29,12 +30,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acetune.core.say_once import SayOnce
-from acetune.study._code_digests import digest_of_code, digest_of_source, short_hash
+from acetune.interprocess.pickling import implementations
+from acetune.study._code_digests import (
+    changed_in_place,
+    digest_of_code,
+    digest_of_source,
+    short_hash,
+    tree_of,
+)
 from acetune.study._data_digests import PLAIN, cached_names, digest_of_data, full_name
+from acetune.study._module_source import ModuleReader, absolute, submodules
 from acetune.trial.checks import is_users_file
 
 _PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
-_SMALL = 16  # items of a tuple that is a setting
+_INSTALLED = {"source": "installed"}  # what stands for code that is not looked at
+_CLASS = "class "  # the user's own, whose methods are looked at
+_SMALL = 16  # items of a tuple, a list or a dict that is a setting
+_DEEP = 3  # such containers within each other
 _MOST_PARTS = 2_000  # functions and values that one check may refer to
 _LONG = 64  # characters of a setting that are shown
 
@@ -69,6 +81,7 @@ def identity_of(
     walk = _Walk(with_data, {} if digests is None else digests)
     try:
         walk.follow(function, "")
+        walk.take_in_imported()
     except Exception as error:  # a mistake here must not end a study
         walk.give_up("", error)
     return Identity(walk.code, walk.settings, walk.data, sorted(set(walk.not_followed)))
@@ -79,6 +92,8 @@ def changes(known: Mapping[str, Any], now: Identity) -> Changes:
     found = Changes([], [], [])
     old, new = dict(known["code"]), dict(now.code)
     for name in [name for name in old if name not in new]:  # it may have another name, or file
+        if old[name] == _INSTALLED and not name.startswith(_CLASS):
+            continue  # what is installed is known by its name alone
         for other in [other for other in new if other not in old]:
             if _same_code(old[name], new[other]):
                 del old[name], new[other]
@@ -93,7 +108,14 @@ def changes(known: Mapping[str, Any], now: Identity) -> Changes:
             elif not same:
                 found.code.append(f"{name} has changed")
     found.code.extend(f"{name} is new" for name in new if name not in old)
-    found.code.extend(_differing(known["settings"], now.settings))
+    # earlier versions took short lists and dicts for data
+    moved = tuple(name for name in known["data"] if name not in now.data)
+    given = {
+        name: value
+        for name, value in now.settings.items()
+        if name in known["settings"] or not any(_is_under(name, other) for other in moved)
+    }
+    found.code.extend(_differing(known["settings"], given))
     for name in {**known["data"], **now.data}:
         if known["data"].get(name) != now.data.get(name):
             found.data.append(name)
@@ -112,6 +134,10 @@ def _same_code(old: Mapping[str, str], new: Mapping[str, str]) -> bool | None:
     if not common:
         return None
     return any(old[kind] == new[kind] for kind in common)
+
+
+def _is_under(name: str, other: str) -> bool:
+    return name == other or name.startswith(f"{other}.")
 
 
 def _differing(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
@@ -136,6 +162,7 @@ class _Walk:
         self._seen: dict[int, object] = {}  # keeps what was seen alive: numbers may be used again
         self._parts = 0
         self._entries = {"__call__"}  # methods by which objects are called
+        self._imported = ModuleReader(self.not_followed)
 
     def give_up(self, where: str, error: object) -> None:
         """Something cannot be read."""
@@ -173,6 +200,12 @@ class _Walk:
             self._entries.add(found.__name__)
             self.follow(found.__func__, where)
             self.follow(found.__self__, _inner(where, "self"))
+        elif isinstance(found, functools.singledispatchmethod):
+            self.follow(found.dispatcher, where)
+        elif (by_kind := implementations(found)) is not None:
+            for kind, function in by_kind.items():
+                self._installed(full_name(kind))
+                self.follow(function, where)
         elif isinstance(found, types.FunctionType):
             self._function(found)
         elif isinstance(found, (classmethod, staticmethod)):
@@ -206,12 +239,15 @@ class _Walk:
             self._data(found, where)
 
     def _container(self, found: Any, where: str) -> None:
-        """What holds functions or objects of the user's is followed piece by piece."""
+        """What holds options, or functions or objects of the user's, is followed piece by piece."""
         items = list(found.items()) if isinstance(found, dict) else list(enumerate(found))
         if isinstance(found, tuple) and hasattr(found, "_fields"):
             items = list(zip(found._fields, found, strict=True))
         inner = [value for _, value in items]
-        if (
+        options = _is_options(found)
+        if options and type(found) in (list, set) and all(map(_is_setting, inner)):
+            _put_under(self.settings, where or "value", _shown(found))
+        elif options or (
             len(items) <= 4 * _SMALL
             and any(map(_is_followed, inner))
             and not isinstance(found, set)
@@ -223,7 +259,7 @@ class _Walk:
 
     def _installed(self, name: str) -> None:
         """What is not the user's own counts by its name."""
-        self.code[name] = {"source": "installed"}
+        self.code[name] = _INSTALLED
 
     # -- code ------------------------------------------------------------------------------------
 
@@ -244,6 +280,7 @@ class _Walk:
     def _bound(self, found: types.FunctionType) -> None:
         """Values in its closure and defaults."""
         code = found.__code__
+        in_place = _changed_in_place(found)
         changed = _stored(code, ("STORE_DEREF",))
         for name, cell in zip(code.co_freevars, found.__closure__ or (), strict=True):
             if name in changed:
@@ -252,12 +289,19 @@ class _Walk:
                 value = cell.cell_contents
             except ValueError:
                 continue  # not there yet
-            self.follow(value, name)
+            self._reference(value, name, in_place)
         own = code.co_varnames[: code.co_argcount]
         defaults = found.__defaults__ or ()
         named = dict(zip(own[len(own) - len(defaults) :], defaults, strict=True))
         for name, value in {**named, **(found.__kwdefaults__ or {})}.items():
-            self.follow(value, f"{name}=")
+            self._reference(value, f"{name}=", in_place)
+
+    def _reference(self, value: Any, name: str, in_place: set[str]) -> None:
+        """A value that code refers to by name: no option where that code changes it in place."""
+        if name.rstrip("=").rpartition(".")[2] in in_place and _is_options(value):
+            self._data(value, name)
+        else:
+            self.follow(value, name)
 
     def _globals(self, found: types.FunctionType) -> None:
         """What it refers to by name in its module."""
@@ -265,6 +309,9 @@ class _Walk:
         stored: set[str] = set()
         attributes: set[str] = set()
         imported: list[str] = []
+        spaces = found.__globals__
+        in_place = _changed_in_place(found)
+        level, before = 0, 0  # the level of an import is put on the stack before its names
         for instruction in _instructions(found.__code__):
             name = instruction.argval
             if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
@@ -274,8 +321,8 @@ class _Walk:
             elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
                 attributes.add(name)
             elif instruction.opname == "IMPORT_NAME":
-                imported.append(name)
-        spaces = found.__globals__
+                imported.append(absolute(name, level, spaces.get("__package__") or ""))
+            level, before = before, name if type(name) is int else 0
         for name in dict.fromkeys(read):
             if name in stored or name not in spaces:
                 continue
@@ -283,13 +330,31 @@ class _Walk:
             if isinstance(value, types.ModuleType):
                 self._module(value, attributes)
             else:
-                self.follow(value, name)
+                self._reference(value, name, in_place)
         for name in dict.fromkeys(imported):
-            module = sys.modules.get(name)
-            if module is not None:
-                self._module(module, attributes)
-            elif name.partition(".")[0] not in sys.stdlib_module_names:
-                self.not_followed.append(f"import {name}, which is not loaded yet")
+            self._import(name, attributes)
+            for inner in submodules(name, attributes):
+                self._import(inner, attributes)
+
+    def _import(self, name: str, attributes: set[str]) -> None:
+        """A module that is imported in a body."""
+        if self._imported.take(name, set(attributes)):
+            return
+        module = sys.modules.get(name)
+        if module is not None:
+            self._module(module, attributes)
+        else:
+            self.not_followed.append(f"import {name}, which has no source that can be found")
+
+    def take_in_imported(self) -> None:
+        """What was read of modules that are imported in a body."""
+        code, values = self._imported.found()
+        for name, digests in code.items():
+            for digest in digests:
+                if self.code.get(name, {}).get("source") != digest:  # it may be reached twice
+                    _put_under(self.code, name, {"source": digest})
+        for name, value in values.items():
+            self.follow(value, name)
 
     def _module(self, module: types.ModuleType, attributes: set[str]) -> None:
         """Of a module of the user's own: what is asked of it."""
@@ -310,7 +375,7 @@ class _Walk:
         if not _is_users(found):
             self._installed(full_name(found))
             return
-        self._installed(f"class {_called(found)}")
+        self._installed(f"{_CLASS}{_called(found)}")
         if issubclass(found, enum.Enum):
             for member in found:
                 self.follow(member.value, f"{found.__qualname__}.{member.name}")
@@ -336,7 +401,7 @@ class _Walk:
         """An object: its class, and what it was made with."""
         kind = type(found)
         self._class(kind)
-        remembered = _remembered(kind, self._entries)
+        remembered, in_place = _remembered(kind, self._entries)
         state = found.__getstate__()
         if state is None and not _is_users(kind):  # such as operator.itemgetter
             made = found.__reduce_ex__(4)
@@ -348,7 +413,8 @@ class _Walk:
         if isinstance(state, dict):
             for name, value in state.items():
                 if name not in remembered:
-                    self.follow(value, _inner(where, str(name)))
+                    changed = {name.lstrip("_") or name} if name in in_place else set()
+                    self._reference(value, _inner(where, str(name)), changed)
         elif state is not None:
             self._data(state, _inner(where, kind.__name__))
 
@@ -407,16 +473,29 @@ def _is_setting(value: object) -> bool:
     return type(value) in PLAIN
 
 
+def _is_options(value: object, deep: int = _DEEP) -> bool:
+    """Whether a container holds a few settings, or containers of a few, and nothing else.
+
+    An empty one may be what a check remembers things in.
+    """
+    if not isinstance(value, (dict, list, tuple, set)) or not 0 < len(value) <= _SMALL or not deep:
+        return False
+    parts = (*value, *value.values()) if isinstance(value, dict) else value
+    return all(_is_setting(part) or _is_options(part, deep - 1) for part in parts)
+
+
 def _shown(value: Any) -> str:
     """A setting as text: the same for the same value, and short."""
     if isinstance(value, enum.Enum):
         text = f"{type(value).__name__}.{value.name}"
     elif isinstance(value, np.generic):
         text = repr(value.item())
-    elif isinstance(value, frozenset):
+    elif isinstance(value, (set, frozenset)):
         text = "{" + ", ".join(sorted(map(_shown, value))) + "}"
     elif isinstance(value, tuple):
         text = "(" + ", ".join(map(_shown, value)) + ")"
+    elif isinstance(value, list):
+        text = "[" + ", ".join(map(_shown, value)) + "]"
     else:
         text = repr(value)
     if len(text) <= _LONG:
@@ -437,9 +516,9 @@ def _called(found: Any) -> str:
     return f"{name} in {Path(file).name}"
 
 
-def _remembered(kind: type, entries: set[str]) -> set[str]:
-    """Attributes that an object sets while it is called: what it counts or keeps for later."""
-    found = cached_names(kind)
+def _remembered(kind: type, entries: set[str]) -> tuple[set[str], set[str]]:
+    """Attributes that an object sets while it is called, and those that it changes in place."""
+    found, in_place = cached_names(kind), set()
     waiting, done = list(entries), set()
     while waiting:
         name = waiting.pop()
@@ -449,8 +528,15 @@ def _remembered(kind: type, entries: set[str]) -> set[str]:
         method = inspect.unwrap(getattr(kind, name, None))  # type: ignore[arg-type]
         if isinstance(method, types.FunctionType):
             found |= _stored(method.__code__, ("STORE_ATTR",))
+            in_place |= _changed_in_place(method)
             waiting += _stored(method.__code__, ("LOAD_ATTR", "LOAD_METHOD"))
-    return found
+    return found, in_place
+
+
+def _changed_in_place(function: types.FunctionType) -> set[str]:
+    """Names and attributes whose items a function sets, as far as its source can be had."""
+    tree = tree_of(function.__code__, function.__globals__)
+    return set() if tree is None else changed_in_place(tree)
 
 
 def _stored(code: types.CodeType, operations: tuple[str, ...]) -> set[str]:

@@ -117,7 +117,8 @@ def with_confirmation(
         return found
     bounds = {name: Bound(**bound) for name, bound in use["bounds"].items()}
     said = Confirmation(
-        use["status"], use["metrics"], use["error"], ranges or {}, bounds, use["look"]
+        *(use["status"], use["metrics"], use["error"], ranges or {}, bounds, use["look"]),
+        of_earlier_check=use.get("of_earlier_check", False),
     )
     return replace(found, confirmation=said)
 

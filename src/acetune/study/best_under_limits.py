@@ -16,7 +16,13 @@ import numpy as np
 from acetune.core.goals import Constraint, Estimate, Goals
 from acetune.study.answer import read_ranges, with_confirmation
 from acetune.study.best_checkpoints import checkpoint, losses, unchecked_better, usable
-from acetune.study.findings import FoundCheckpoint, broken_on_fresh, judge_fresh, latest_uses
+from acetune.study.findings import (
+    FoundCheckpoint,
+    broken_on_fresh,
+    checkpoint_key,
+    judged_now,
+    latest_uses,
+)
 from acetune.study.report_arrays import UNCHECKED, Array
 from acetune.study.view import StudyView
 
@@ -104,17 +110,12 @@ def _best(view: StudyView, goals: Goals, rows: Array) -> FoundCheckpoint | None:
         return None
     loss = losses(goals.objective, view.reports.checked_objective[rows])
     found = replace(checkpoint(view, int(rows[loss.argmin()])), violation=0.0)
-    found = with_confirmation(found, view.confirmations, read_ranges(view.info["settings"]))
-    said = found.confirmation
-    if said is None:
+    use = latest_uses(view.confirmations).get(checkpoint_key(found))
+    if use is None:
         return found
-    # the verdict in the file is about the limits of the study
-    status = judge_fresh(goals, said.values, said.error)
-    limits = zip(goals.constraints, view.goals.constraints, strict=True)
-    stricter = any(sign_of(c) * c.limit < sign_of(c) * own.limit for c, own in limits)
-    if said.status == "certified" and not stricter:
-        status = "certified"
-    return replace(found, confirmation=replace(said, status=status))
+    # the verdict and the bounds in the file are about the limits of the study
+    said = judged_now(use, goals, view.info["constraints"])
+    return with_confirmation(found, [said], read_ranges(view.info["settings"]))
 
 
 def _better(view: StudyView, goals: Goals, rows: Array, value: float | None) -> int:

@@ -14,6 +14,7 @@ from acetune.study.findings import Bound, Confirmation, FoundCheckpoint, broken_
 if TYPE_CHECKING:
     from acetune.study.result import StudyResult
 
+OF_EARLIER_CHECK = "what fresh data said was about a check that was changed since"
 _NOTABLE = 0.01  # of the objective: what it may lose on fresh data without a word
 
 
@@ -55,6 +56,11 @@ def towards_a_certificate(result: StudyResult) -> str | None:
     if best is None or best.status == "certified":
         return None
     if best.status == "unconfirmed":
+        if best.confirmation is not None and best.confirmation.of_earlier_check:
+            return (
+                "measure it on fresh rows by the check of now: confirm=..., with other rows, named "
+                "by confirm_data=..., since a look has tested it on these"
+            )
         mend = "mend confirm and make the same call again"
         return None if _confirm_error(result, best) is None else mend
     return f"promise no limit yet; {_what_it_takes(result, best)}{_safer(result, best)}"
@@ -121,8 +127,7 @@ def claim(result: StudyResult) -> str:
         return "nothing was to be kept: the study has no limits on models"
     errs = percent(1 - result.confidence)
     confirmation = None if result.best is None else result.best.confirmation
-    bounds = {} if confirmation is None else confirmation.bounds
-    nearly = "approximately " if any(bound.approximate for bound in bounds.values()) else ""
+    nearly = "approximately " if confirmation is not None and confirmation.approximate else ""
     said = {
         "certified": f"this model is certified to keep {limits} on data like the fresh rows. That "
         "means: the probability that a study issues a certificate for a model that breaks a limit, "
@@ -191,6 +196,8 @@ def trust(goals: Goals, found: FoundCheckpoint) -> str:
     if confirmation is None:
         distance = _distance(goals, found)
         return "unconfirmed: nothing was measured on fresh data (confirm=)" + distance
+    if confirmation.of_earlier_check:
+        return f"unconfirmed: {OF_EARLIER_CHECK}{_distance(goals, found)}"
     if confirmation.error is not None and confirmation.status != "broken":
         return _went_wrong(confirmation.error)
     broken = _broken(goals, found) if confirmation.status == "broken" else []

@@ -50,7 +50,8 @@ class Confirmation:
 
     ``ranges`` are the least and the largest possible value of constraints whose check knows them,
     ``bounds`` what can be claimed about each constraint, ``look`` the number of the look at fresh
-    data that it was part of.
+    data that it was part of. ``of_earlier_check``: a check was changed and all was measured again
+    since, so that the values count no more and are left out.
     """
 
     status: Status
@@ -59,6 +60,12 @@ class Confirmation:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     bounds: Mapping[str, Bound] = field(default_factory=dict)
     look: int = 1
+    of_earlier_check: bool = False
+
+    @property
+    def approximate(self) -> bool:
+        """Whether a bound holds only nearly, and so does a certificate that rests on it."""
+        return any(bound.approximate for bound in self.bounds.values())
 
     def interval(self, name: str) -> tuple[float, float] | None:
         """The 95 % interval of a value that came with a standard error.
@@ -89,15 +96,17 @@ def latest_uses(uses: Sequence[Mapping[str, Any]]) -> dict[CheckpointKey, Mappin
     """The latest use of the confirmation data on each checkpoint, in the order of the first.
 
     A certificate stands until a limit is found to be broken. Where ``confirm`` went wrong nothing
-    was learned: what was said before stands.
+    was learned: what was said before stands, unless that was about an earlier check.
     """
     found: dict[CheckpointKey, Mapping[str, Any]] = {}
     for use in uses:
         key = use["trial"], use["attempt"], use["step"]
-        if key in found and use["status"] == "unconfirmed":
-            continue
-        if key in found and found[key]["status"] == "certified" and use["status"] != "broken":
-            continue
+        known = found.get(key)
+        if known is not None and not known.get("of_earlier_check"):
+            if use["status"] == "unconfirmed":
+                continue
+            if known["status"] == "certified" and use["status"] != "broken":
+                continue
         found[key] = use
     return found
 
@@ -129,6 +138,27 @@ def judge_fresh(goals: Goals, values: Mapping[str, Estimate], error: str | None)
         return "broken"
     whole = error is None and all(limit.name in values for limit in goals.constraints)
     return "holds" if whole else "unconfirmed"
+
+
+def looks_of_earlier_checks(
+    looks: Sequence[Mapping[str, Any]], changes: Sequence[Mapping[str, Any]]
+) -> set[int]:
+    """The looks at fresh data made before a check was changed and all was measured again.
+
+    ``Store`` sees to it that the times are in the order in which that happened, whatever the clock.
+
+    >>> looks = [{"look": 1, "started": 10.0}, {"look": 2, "started": 20.0}]
+    >>> looks_of_earlier_checks(looks, [{"how": "measure_again", "time": 15.0}])
+    {1}
+    """
+    times = [change["time"] for change in changes if change["how"] == "measure_again"]
+    return {look["look"] for look in looks if look["started"] <= max(times, default=-math.inf)}
+
+
+def set_aside(use: Mapping[str, Any]) -> dict[str, Any]:
+    """A use of fresh data that was about an earlier check: it says nothing of the one of now."""
+    told: dict[str, Any] = {"status": "unconfirmed", "metrics": {}, "bounds": {}, "error": None}
+    return {**use, **told, "of_earlier_check": True}
 
 
 def judged_now(
@@ -197,6 +227,12 @@ class FoundCheckpoint:
     def status(self) -> Status:
         """certified, holds, unconfirmed or broken."""
         return "unconfirmed" if self.confirmation is None else self.confirmation.status
+
+    @property
+    def certified_approximately(self) -> bool:
+        """Whether it is certified, and a bound of the certificate holds only nearly."""
+        said = self.confirmation
+        return said is not None and said.status == "certified" and said.approximate
 
     def load(self, *, trusted: bool = True) -> object:
         """The model that was kept: what ``report(model=...)``, or its snapshot, gave.

@@ -21,6 +21,7 @@ from acetune.policies import Policy
 from acetune.study import _code_identity as identities
 from acetune.study._code_identity import Identity, identity_of
 from acetune.study._formats import CONFIDENCE
+from acetune.study.findings import looks_of_earlier_checks
 from acetune.study.limit_changes import OnChangedLimit as OnChangedLimit
 from acetune.study.limit_changes import judge_again, only_limits_differ
 from acetune.study.limit_changes import require_on_changed_limit as require_on_changed_limit
@@ -276,7 +277,8 @@ def _compare_code(
     if changed and on_changed_check == "refuse":
         raise StudyChangedError(_changed_check(store.path, changed, lines, unmeasurable))
     warned = _look_at_train(store, known.get("train"), now.get("train"))
-    confirm = _look_at_confirm(store, known.get("confirm"), now.get("confirm"))
+    again = bool(changed) and on_changed_check == "measure_again"
+    confirm = _look_at_confirm(store, known.get("confirm"), now.get("confirm"), again)
     if not warned and "train" in now and "train" in known:
         now["train"] = identities.merged(known["train"], now["train"])
     # a session without confirm does not make the next one a first
@@ -291,11 +293,10 @@ def _compare_code(
     def write() -> None:
         moment = time.time()
         if changed:
-            again = on_changed_check == "measure_again"
             ended = None if again else moment
             change = store.add_check_change(on_changed_check, lines, moment, ended)
             if again:
-                store.set_checks_aside(change)
+                store.set_checks_aside(change, moment)
         for how, what in (("data", data), ("confirm", confirm)):
             if what:
                 store.add_check_change(how, what, moment, moment)
@@ -326,19 +327,23 @@ def _look_at_train(
 
 
 def _look_at_confirm(
-    store: Store, known: Mapping[str, Any] | None, now: Identity | None
+    store: Store, known: Mapping[str, Any] | None, now: Identity | None, again: bool
 ) -> list[str]:
     """Say where ``confirm`` has changed after fresh data was looked at; returns what has changed.
 
-    It is not refused: one that went wrong has to be mended.
+    It is not refused: one that went wrong has to be mended. ``again``: a check has changed too, and
+    all is measured again.
     """
     found = None if known is None or now is None else identities.changes(known, now)
     if found is None or not (found.code or found.data) or not store.looks():
         return []
     lines = [*found.code, *(f"its data has changed: {name}" for name in found.data)]
+    stands = "stands"
+    if again or looks_of_earlier_checks(store.looks(), store.rows("SELECT * FROM check_changes")):
+        stands = "of the current check stands, what it said of an earlier one does not"
     store.notices.append(
         f"confirm has changed since fresh data was looked at ({_few(lines)}); what it said before "
-        "stands, and is not measured again on the same rows"
+        f"{stands}. Nothing that was looked at is measured again on the same rows"
     )
     return lines
 
@@ -477,6 +482,8 @@ def differing(known: Any, given: Any) -> list[str]:
     >>> old = [{"name": "gap", "upper": 0.3, "margin_se": 0.0}]
     >>> differing(old, [{"name": "gap", "upper": 0.2, "margin_se": 0.0}])
     ['gap: limit was <= 0.3, now <= 0.2']
+    >>> differing(old, [{**old[0], "exact": True}])
+    ['gap: exact was False, now True']
     >>> differing({"name": "auc", "mode": "max"}, {"name": "auc", "mode": "min"})
     ["mode was 'max', now 'min'"]
     """
@@ -503,8 +510,10 @@ def _differing_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[st
 def _differing_limit(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     was, now = (f"<= {c['upper']!r}" if "upper" in c else f">= {c['lower']!r}" for c in (old, new))
     limit = [f"limit was {was}, now {now}"] if was != now else []
-    sides = {"upper": None, "lower": None}  # said already
-    return limit + _differing_values({**old, **sides}, {**new, **sides})
+    # limits are said already; what says nothing is left out of the file
+    same = {"upper": None, "lower": None, "auto_margin": None}
+    plain = {"exact": False}
+    return limit + _differing_values({**plain, **old, **same}, {**plain, **new, **same})
 
 
 def _short(value: object) -> str:

@@ -611,15 +611,22 @@ class Store:
         candidates: Sequence[tuple[int, int, int]],
         started: float,
     ) -> None:
-        """What a look at fresh data will test, and in which order: written before it does."""
+        """What a look at fresh data will test, and in which order: written before it does.
+
+        Its time is later than that of any change of a check, also where the clock was set back.
+        """
         self._db.execute(
-            "INSERT INTO looks VALUES (?, ?, ?, ?, ?, NULL)",
+            "INSERT INTO looks VALUES (?, ?, ?, ?, "
+            "max(?, (SELECT coalesce(max(time), 0) + 0.001 FROM check_changes)), NULL)",
             (look, level, _writable(data), json.dumps(candidates), started),
         )
 
     def end_look(self, look: int, ended: float) -> None:
         """A look has come to its end: its candidates are never tested again on these rows."""
         self._db.execute("UPDATE looks SET ended = ? WHERE look = ?", (ended, look))
+
+    def _end_open_look(self, ended: float) -> None:
+        self._db.execute("UPDATE looks SET ended = ? WHERE ended IS NULL", (ended,))
 
     def looks(self) -> list[dict[str, Any]]:
         """All looks at fresh data, with their candidates decoded."""
@@ -646,15 +653,23 @@ class Store:
     def add_check_change(
         self, how: str, what: Sequence[str], time: float, done: float | None
     ) -> int:
-        """The study goes on with a changed check."""
+        """The study goes on with a changed check.
+
+        Its time is not before that of any look at fresh data, also where the clock was set back.
+        """
         cursor = self._db.execute(
-            "INSERT INTO check_changes (time, seq, how, what, done) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO check_changes (time, seq, how, what, done) VALUES "
+            "(max(?, (SELECT coalesce(max(started), 0) FROM looks)), ?, ?, ?, ?)",
             (time, self._seq, how, _writable(json.dumps(list(what))), done),
         )
         return int(cursor.lastrowid or 0)
 
-    def set_checks_aside(self, change: int) -> None:
-        """What was measured so far counts no more; it is kept, in a table of its own."""
+    def set_checks_aside(self, change: int, time: float) -> None:
+        """What was measured so far counts no more; it is kept, in a table of its own.
+
+        A look at fresh data that was under way ends: what it has found so far was of other checks.
+        """
+        self._end_open_look(time)
         self._db.execute(
             "INSERT INTO earlier_checks SELECT ?, seq, trial, attempt, checked_step, "
             'checked_objective, "constraint", value, stderr, cost_s, error, margin_se, note '
@@ -683,7 +698,7 @@ class Store:
 
         A look at fresh data that was under way ends: what it has listed was for other limits.
         """
-        self._db.execute("UPDATE looks SET ended = ? WHERE ended IS NULL", (time,))
+        self._end_open_look(time)
         cursor = self._db.execute(
             "INSERT INTO limit_changes (time, session, seq, look, earlier, what) VALUES (?, "
             "(SELECT coalesce(max(session), 0) + 1 FROM sessions), ?, "
@@ -1098,11 +1113,26 @@ def _application(path: Path) -> int:
                 if application == _APPLICATION_ID:
                     known_format(db, path)
             return application
-        except (sqlite3.Error, StudyFileError):
+        except (sqlite3.Error, StudyFileError) as error:
             # looked at without a lock, a file that is being written may be half old, half new
-            if not is_accompanied(path) or time.monotonic() > give_up:
+            if not is_accompanied(path):
+                raise
+            if time.monotonic() > give_up:
+                if isinstance(error, sqlite3.DatabaseError):
+                    return _application_in_header(path)
                 raise
             time.sleep(_TORN_S / 50)
+
+
+def _application_in_header(path: Path) -> int:
+    """Which program's database a file is that is only whole together with its log.
+
+    It is where its process was killed, or its disk was full, while SQLite moved what the log holds
+    into the file: that begins with the header, which already says how long the file is to become.
+    """
+    with contextlib.closing(connect_to_read(path, "&immutable=1")) as db:
+        db.execute("PRAGMA writable_schema = ON")  # read it although it is shorter than it says
+        return int(db.execute("PRAGMA application_id").fetchone()[0])
 
 
 def require_log(path: Path) -> None:

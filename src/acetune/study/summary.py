@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from acetune.core.formatting import (
     count,
@@ -30,7 +31,7 @@ from acetune.study.claims import (
     towards_a_certificate,
     trust_in_best,
 )
-from acetune.study.findings import FoundCheckpoint, broken_limits
+from acetune.study.findings import FoundCheckpoint, broken_limits, looks_of_earlier_checks
 from acetune.study.temporary import is_temporary
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     if best is not None:
         fault = best.model_fault()
         rows.append(("parameters", how_to_make(best, usable=fault is None)))
-        rows.append(("status", _STATUS.get(best.status, best.status)))
+        rows.append(("status", _status_words(best)))
         rows.append(("trust", trust_in_best(result)))
         if (what := towards_a_certificate(result)) is not None:
             rows.append(("next", what))
@@ -75,6 +76,10 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         if best.checkpoint is not None:
             text = shown(best.checkpoint)
             rows.append(("model", text if fault is None else f"{text} {fault}; {best.instead()}"))
+        elif result.limit_changes and ledger.disk_bytes > ledger.code_bytes:
+            steps = count(best.step, "step")
+            text = f"none was kept under the earlier limit; train these parameters for {steps}"
+            rows.append(("model", text))
     if best is not None:
         rows.extend(("beware", text) for text in one_class_words(best))
     rows.extend(("changed", text) for text in what_changed(result))
@@ -90,8 +95,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     rows.append(("trials", f"{sum(result.counts.values()):,} ({counts})"))
     for reason, n in list(result.reasons.items())[:4]:
         rows.append(("", f"{n:,} x {reason}"))
-    strata = [f"{result.strata.get(s, 0):,} {s}" for s in ("valid", "invalid", "unchecked")]
-    rows.append(("reports", ", ".join(strata)))
+    rows.append(("reports", _reports(result)))
     rows.append(
         (
             "time",
@@ -119,7 +123,8 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
         if (failed := result.failed_check) is not None:
             if ledger.failed_checks < ledger.checks:  # else the first line has said it
                 text += f"; the first, of {failed.constraint!r}: {failed.error}"
-            text += f"; look closer: acetune explain {shown(result.study)} {failed.trial}"
+            closer = f"look closer: acetune explain {shown(result.study)} {failed.trial}"
+            text += "; give study= to look closer" if is_temporary(result.study) else f"; {closer}"
         rows.append(("failed checks", text))
     if goals.constraints and ledger.invalid_s:
         rows.append(
@@ -135,6 +140,26 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     where = shown(result.study) + (goes if is_temporary(result.study) else "")
     rows.append(("on disk", f"{models}, next to {where}"))
     return [(name, harmless(text)) for name, text in rows]
+
+
+def _reports(result: StudyResult) -> str:
+    """How many were checked, and why there is an answer where the search found none valid."""
+    counts = [f"{result.strata.get(s, 0):,} {s}" for s in ("valid", "invalid", "unchecked")]
+    text = ", ".join(counts)
+    best = result.best
+    if best is None or result.strata.get("valid") or not result.goals.constraints:
+        return text
+    if broken_limits(result.goals, best):
+        return f"{text}; valid means: as far within the limits as the search aimed for"
+    if any(change["how"] == "measure_again" for change in result.check_changes):
+        return f"{text}; kept models were measured again by the changed check"
+    return f"{text}; kept models were checked after the search"
+
+
+def _status_words(found: FoundCheckpoint) -> str:
+    if found.certified_approximately:
+        return "certified: approximate (a bound holds only nearly, and with many rows)"
+    return _STATUS.get(found.status, found.status)
 
 
 def one_class_words(found: FoundCheckpoint) -> list[str]:
@@ -163,6 +188,8 @@ _CHANGED = {
     "data": "data that a check uses has changed: values on the earlier data are mixed with the "
     "new ones",
     "confirm": "confirm was changed after it was used: what it said before stands",
+    "confirm of an earlier check": "confirm was changed after it was used: what it said of the "
+    "current check stands, what it said of an earlier one does not",
 }
 
 
@@ -174,10 +201,21 @@ def what_changed(result: StudyResult) -> list[str]:
         for change in result.limit_changes
     ]
     for change in result.check_changes:
-        how = "waiting" if change["done"] is None else change["how"]
+        how = _how_changed(result, change)
         what = "; ".join(change["what"])
         said.append(f"after {count(change['seq'], 'report')}, {_CHANGED.get(how, how)} ({what})")
     return said
+
+
+def _how_changed(result: StudyResult, change: Mapping[str, Any]) -> str:
+    """Which sentence of ``_CHANGED`` is true now: another check may have been changed since."""
+    if change["done"] is None:
+        return "waiting"
+    if change["how"] == "confirm":
+        before = {look["look"] for look in result.looks if look["started"] <= change["time"]}
+        if before & looks_of_earlier_checks(result.looks, result.check_changes):
+            return "confirm of an earlier check"
+    return str(change["how"])
 
 
 def summary_html(result: StudyResult) -> str:

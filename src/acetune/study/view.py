@@ -18,7 +18,7 @@ from acetune.core.goals import Goals, goals_from_json
 from acetune.core.reason import Reason
 from acetune.study._formats import connect_as_now
 from acetune.study._validation import read_confirmation, read_lines, read_study
-from acetune.study.findings import judged_now
+from acetune.study.findings import judged_now, looks_of_earlier_checks, set_aside
 from acetune.study.limit_changes import limits_at
 from acetune.study.report_arrays import (
     Array,
@@ -82,7 +82,7 @@ class StudyView:
         The latest attempt of each trial, in the order of their numbers.
     sessions, looks, check_changes, limit_changes, confirmations:
         The rows of these tables, in order; what was measured is decoded. What fresh data said is
-        judged by the current limits.
+        judged by the current limits, and set aside where it is about an earlier check.
     ended:
         Why the last session ended; None while it runs, or if it was killed.
     models:
@@ -287,6 +287,10 @@ class StudyView:
                 )
                 for use in self.confirmations
             ]
+        earlier = looks_of_earlier_checks(self.looks, self.check_changes)
+        self.confirmations = [
+            set_aside(use) if use["look"] in earlier else use for use in self.confirmations
+        ]
         self.models = {
             (row.trial, row.attempt, row.step): row.kept
             for row in map(store.understood, read["checkpoints"])

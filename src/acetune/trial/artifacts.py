@@ -154,8 +154,11 @@ class AttemptFolders:
         return self._folder
 
     def done(self, folder: Path) -> None:
-        """The attempt under way has ended."""
-        if not self._given and _is_unused(folder):
+        """The attempt under way has ended, and its trial with it: no worker tries that again.
+
+        Processes that the attempt has started and left may still write into its log.
+        """
+        if not self._given and _is_unused(folder) and not _has_children():
             self._unused = folder
 
     def close(self) -> None:
@@ -175,6 +178,17 @@ def _is_unused(folder: Path) -> bool:
         return _names(folder) == ["log.txt"] and _names(folder.parent) == [folder.name]
     except OSError:
         return False
+
+
+def _has_children() -> bool:
+    """Whether this process has others that it started, as far as the system tells."""
+    if not hasattr(os, "waitid"):
+        return True
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _names(folder: Path) -> list[str]:

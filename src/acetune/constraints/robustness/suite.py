@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from acetune.certification.evidence import Evidence, Measured, Parts, Refused
+from acetune.certification.evidence import Evidence, Measured, Parts, Refused, another_kind
 from acetune.constraints._one_class import (
     LEAST_SHARE,
     Degenerate,
@@ -374,7 +374,18 @@ class Suite:
         # which tests a sentence stands in may tell of failures
         shared = any(len(own) > 1 for own in tests.values())
         mixed = shared and len({tuple(own) for own in tests.values()}) > 1
-        return Parts(tuple(parts.values()), tuple(weights.values()), how, approximate=mixed)
+        return Parts(
+            tuple(parts.values()),
+            tuple(weights.values()),
+            how,
+            approximate=mixed,
+            tests=tuple(map(_full_name, self.tests)),
+        )
+
+
+def _full_name(test: BehaviouralTest) -> str:
+    """The name of a test with the rule by which it passes."""
+    return f"{test.name} ({test.rule or 'labels'})"
 
 
 def average(rates: Mapping[str, FailureRate]) -> Estimate:
@@ -465,9 +476,33 @@ class RobustnessCheck:
 
     def _identity(self) -> dict[str, Any]:
         """What it was made with: a study that goes on compares it."""
-        rules = ", ".join(f"{test.name} ({test.rule or 'labels'})" for test in self.suite.tests)
+        rules = ", ".join(map(_full_name, self.suite.tests))
         given = {"degenerate": self.degenerate, "least_share": self.least_share}
         return {"predict": self._predict, "tests": rules, "cases": self.suite.tests, **given}
+
+    def evidence_mismatch(self, found: object) -> str | None:
+        """Why fresh rows tell nothing of the average that this check measures.
+
+        It is the mean over tests: leaving out the hardest, or adding easy ones, would be a way to a
+        certificate. The cases may be others; they should be.
+        """
+        if not isinstance(found, Parts):
+            return another_kind(found, Parts, "an average failure rate")
+        if not found.tests:
+            return (
+                "the search measured an average failure rate over a suite of tests, and confirm "
+                "gave a mean over clusters: return what a RobustnessCheck of the same tests returns"
+            )
+        own = set(map(_full_name, self.suite.tests))
+        lost, more = sorted(own - set(found.tests)), sorted(set(found.tests) - own)
+        if not lost and not more:
+            return None
+        both = (("missing", lost), ("added", more))
+        differ = "; ".join(f"{', '.join(names)} {what}" for what, names in both if names)
+        return (
+            f"the search averaged over other tests ({differ}): confirm by the same tests, with the "
+            "same names and rules, on other cases"
+        )
 
     def rates(self, model: Any) -> dict[str, FailureRate]:
         """The failure rate of each test."""

@@ -21,6 +21,7 @@ from acetune.report.figures._figure_data import (
 )
 from acetune.report.figures._look import AXIS, STRATA, Json, limit_line, note
 from acetune.report.figures._values import log_axis, number, safe, short, window
+from acetune.study.best_checkpoints import measured
 from acetune.study.per_trial import NOT_REPORTED
 from acetune.study.report_arrays import INVALID, STOP
 
@@ -85,7 +86,9 @@ def chosen_trials(digest: FigureData) -> dict[int, str]:
     if digest.rejected is not None:
         take(digest.rejected.trial, "rejected on fresh data")
     for miss in [found for found in digest.nearest_misses if found.trial not in chosen][:1]:
-        take(miss.trial, "nearest miss" if digest.answer is None else "just over a limit")
+        near = digest.view.goals.keeps(measured(digest.view, miss.row))
+        better = "too close to a limit" if near else "just over a limit"
+        take(miss.trial, "nearest miss" if digest.answer is None else better)
     if digest.constrained:
         rows = np.flatnonzero(reports.stratum == INVALID)
         loss = digest.checked_loss(rows)
