@@ -152,7 +152,8 @@ def test_names_and_errors_are_shown_harmlessly(
     for arguments in (["show", study], ["explain", study, "1"], ["report", study, "-o", page]):
         with suppress(typer.Exit):  # nothing is feasible
             app(list(map(str, arguments)), standalone_mode=False)
-    said = "".join(capsys.readouterr()) + str(acetune.load(study))
+    result = acetune.load(study)
+    said = "".join(capsys.readouterr()) + str(result) + str(result.what_if(**{name: 2.0}))
     assert "\\x1b[31m" in said and "\\u202e" in said
     assert not any(mark in said for mark in ACTING)
     text = page.read_text()
