@@ -29,6 +29,13 @@ def train(trial: Trial) -> None:
         trial.report(trial.params["x"] + 1 / step, model={"g": trial.params["x"] / 40})
 
 
+GAP = Constraint("g", upper=0.5, check=lambda model: Estimate(model["g"], 0.01))
+
+
+def confirm(model: dict[str, float]) -> dict[str, Share]:
+    return {"g": Share(int(1000 * model["g"]), 1000)}
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study in which every table of the usual ones has rows. Copy it before you touch it."""
@@ -37,8 +44,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         train,
         path,
         xs=range(1, 9),
-        constraints=[Constraint("g", upper=0.5, check=lambda model: Estimate(model["g"], 0.01))],
-        confirm=lambda model: {"g": Share(int(1000 * model["g"]), 1000)},
+        constraints=[GAP],
+        confirm=confirm,
         confirm_data="rows",
         keep_models=3,
     )
@@ -145,7 +152,8 @@ def test_names_and_errors_are_shown_harmlessly(
     for arguments in (["show", study], ["explain", study, "1"], ["report", study, "-o", page]):
         with suppress(typer.Exit):  # nothing is feasible
             app(list(map(str, arguments)), standalone_mode=False)
-    said = "".join(capsys.readouterr()) + str(acetune.load(study))
+    result = acetune.load(study)
+    said = "".join(capsys.readouterr()) + str(result) + str(result.what_if(**{name: 2.0}))
     assert "\\x1b[31m" in said and "\\u202e" in said
     assert not any(mark in said for mark in ACTING)
     text = page.read_text()
@@ -281,3 +289,28 @@ def test_a_bound_of_a_constraint_that_the_study_lacks_is_damage(
         assert status.rowcount
     with pytest.raises(StudyFileError, match=r"a bound of \['g'\], which the study does not limit"):
         acetune.load(study)
+
+
+@pytest.mark.parametrize(
+    "code", ["\0", "[1]", '{"checks": 3}', '{"checks": {"g": 3}}', '{"checks": {"g": {"code": 3}}}']
+)
+def test_a_study_whose_code_is_damaged_does_not_go_on(
+    finished: Path, tmp_path: Path, code: str
+) -> None:
+    study = tmp_path / "study.db"
+    shutil.copy(finished, study)
+    with closing(connect(study)) as db, db:
+        db.execute("UPDATE study SET code = ?", (code,))
+    with pytest.raises(StudyFileError, match="is damaged"):
+        tune(train, study, constraints=[GAP], confirm=confirm, confirm_data="rows", keep_models=3)
+
+
+@pytest.mark.parametrize("column", ["error", "note"])
+def test_a_column_that_is_not_there_is_damage(finished: Path, tmp_path: Path, column: str) -> None:
+    study = tmp_path / "study.db"
+    shutil.copy(finished, study)
+    with closing(connect(study)) as db, db:
+        db.execute(f"ALTER TABLE checks DROP COLUMN {column}")
+    for opened in (acetune.load, Store.read, Store.open):
+        with pytest.raises(StudyFileError, match="no such column"):
+            opened(study)

@@ -139,8 +139,11 @@ _CELLS: Mapping[str, Mapping[str, str]] = {
 
 
 def quoted(name: str) -> str:
-    """A name as SQL has it where it may be one of its words."""
-    return f'"{name}"'
+    """A name as SQL has it where it may be one of its words.
+
+    Not in double quotes: SQLite takes those of a column that is not there for a text.
+    """
+    return f"[{name}]"
 
 
 #: what is not read into arrays, which are looked through as they are (report_arrays.py)
@@ -172,7 +175,7 @@ def require_cells(db: sqlite3.Connection, *, arrays: bool = False) -> None:
         if wrong is not None:
             (name,) = wrong
             value = db.execute(
-                f'SELECT substr(quote("{name}"), 1, 60) FROM {table} '
+                f"SELECT substr(quote({quoted(name)}), 1, 60) FROM {table} "
                 f"WHERE NOT ({columns[name].format(quoted(name))}) LIMIT 1"
             ).fetchone()[0]
             raise ValueError(f"in its table {table}, {name} cannot be {harmless(value)}")

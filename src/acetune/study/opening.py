@@ -188,7 +188,8 @@ def open_study(
                 f"with, {known:g}: how the probability of an error is spent was fixed then; give "
                 f"confidence={known:g}, or begin a new study with other fresh rows"
             )
-        compared = _compare_code(store, description, on_changed_check, unmeasurable)
+        with store.understanding():
+            compared = _compare_code(store, description, on_changed_check, unmeasurable)
         for text in compared.warnings:
             warnings.warn(text, CodeChangedWarning, stacklevel=4)  # the caller of tune()
         limits = [_fixed(one, "constraints") for one in (store.study(), description)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from acetune.certification.account import Account
 from acetune.core.errors import GoalError
-from acetune.core.formatting import count, flattened, number
+from acetune.core.formatting import count, flattened, harmless, number
 from acetune.core.goals import Goals
 from acetune.core.numbers import is_number
 from acetune.core.reason import INTERRUPTED, Reason
@@ -91,7 +91,7 @@ class WhatIf:
             left_out = f"; left out: {many} that {verb} a limit on fresh data"
             if self.best is not None and self.best.status == "unconfirmed":
                 left_out += ", where this one was not judged"
-        return f"{limits}: {found}{left_out}; {unchecked}"
+        return f"{harmless(limits)}: {found}{left_out}; {unchecked}"
 
 
 @dataclass(frozen=True, repr=False)
