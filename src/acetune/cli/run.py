@@ -277,11 +277,11 @@ def _set_limits(
         words = ", ".join(limit.describe() for limit in constraints.values())
         if not given:
             typer.echo(f"under the limits that the study was run with last: {words}")
-    twice = {}
+    seen: dict[str, str] = {}
     for text in given:
         asked = parse_limit(text)
-        if twice.setdefault(asked.name, text) is not text:
-            raise GoalError(f"two limits for one constraint: {twice[asked.name]!r} and {text!r}")
+        if seen.setdefault(asked.name, text) is not text:
+            raise GoalError(f"two limits for one constraint: {seen[asked.name]!r} and {text!r}")
         limit = constraints.get(asked.name)
         if limit is None or limit.sense != asked.sense:
             known = ", ".join(one.describe() for one in constraints.values()) or "none"
