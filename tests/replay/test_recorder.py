@@ -582,7 +582,7 @@ def test_a_changed_recording_is_refused_and_left_alone(tmp_path: Path, change: s
     known = {"seed": 3, "source": {"data": "a.csv"}}
     Partial(partial_path(path), DESCRIPTION).close()
     before = partial_path(path).read_bytes()
-    with pytest.raises(TableError, match=f"something else: {message}.*Delete it to start anew"):
+    with pytest.raises(TableError, match=f"something else: {message}.*Delete it to start again"):
         record(replace(TASK, **changes), path, configs=1, **{**known, **options})
     assert partial_path(path).read_bytes() == before
 

@@ -264,7 +264,7 @@ def test_progress_goes_down_the_stairs() -> None:
     assert lines["best of all"]["x"] == [1, 2, 6, 12]
     assert lines["best of all"]["y"] == [9, 3, 2, 2]
     assert lines["the answer"]["x"] == [5] and lines["the answer"]["y"] == [4]
-    assert "best feasible loss 4 found after 5.0 s of 12 s" in FIGURES["progress"](digest).alt
+    assert "best feasible loss 4 found after 5 s of 12 s" in FIGURES["progress"](digest).alt
 
 
 def test_progress_knows_the_same_checkpoints_as_the_answer() -> None:

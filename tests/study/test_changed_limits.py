@@ -558,7 +558,7 @@ def test_what_if_under_a_stricter_limit_shows_no_bound_of_the_limit_of_now(study
     assert stricter.status == "holds"
     bound = stricter.confirmation.bounds["g"]
     assert not bound.passes and bound.value is None and bound.p_value == 1.0
-    assert "tested it against <= 2, the limit of then" in str(bound.refused)
+    assert "tested it against <= 2, the limit at that time" in str(bound.refused)
     assert looser is not None and looser.confirmation is not None and result.best is not None
     assert looser.status == "certified"
     assert looser.confirmation == result.best.confirmation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.machinery
 import importlib.util
 import inspect
 import sys
@@ -296,19 +297,33 @@ def _budgets(settings: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in known.items() if value is not None)
 
 
+class _AsItIs(importlib.machinery.SourceFileLoader):
+    """Compiles a file each time, as Python does with a script, and leaves nothing beside it.
+
+    Python tells by time and size whether what it has kept is still that of the file: one that was
+    changed twice in a second can be taken for the earlier one.
+    """
+
+    def path_stats(self, path: Any) -> Any:
+        """See SourceFileLoader: without them nothing is kept, or taken from what was."""
+        raise OSError
+
+
 def load_file(path: Path) -> tuple[Any, dict[str, Any]]:
     """``train`` and ``STUDY`` of a Python file."""
     if not path.is_file():
         raise GoalError(f"there is no file {str(path)!r}")
     path = path.resolve()
     sys.path.insert(0, str(path.parent))  # so that the file can import its neighbours
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
+    if path.suffix != ".py":
         raise GoalError(f"{path} is not a Python file; its name must end in .py")
+    loader = _AsItIs(path.stem, str(path))
+    spec = importlib.util.spec_from_loader(path.stem, loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except AcetuneError:
         raise
     except Exception as error:

@@ -45,7 +45,7 @@ def limit(sense: str, value: float, *, in_print: bool = False) -> str:
     """A limit as people write it, or with the sign of print.
 
     >>> limit("<=", 0.25), limit(">=", 40171.3, in_print=True)
-    ('<= 0.25', '≥ 40,171.3')
+    ('<= 0.25', '≥ 40,171')
     """
     sign = {"<=": "≤", ">=": "≥"}[sense] if in_print else sense
     return f"{sign} {number(value, 6)}"
