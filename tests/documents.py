@@ -69,7 +69,12 @@ PRINTED = {
     "resume.md": [r"^6 trials\n10 trials"],
     "see.md": [r"^9 figures"],
     "several_constraints.md": [r"^\(False, 0\.7\d*\)", r"True 0.0\n"],
-    "start.md": [r"^status +certified$", r"^certified \{'rate'", r"^gap at 0\.15: 0\.\d+ \(trial"],
+    # on a busy machine checks cost more, fewer are made, and the answer may not be certified
+    "start.md": [
+        r"^status +(certified$|holds:)",
+        r"^(certified|holds) \{'rate'",
+        r"^gap at 0\.15: 0\.\d+ \(trial",
+    ],
     "trackers.md": [r"^answer: trial-0000\d 0\.\d+ \{"],
     "theory.md": [r"^1 30.0 30.0\n", r"^16 4\.1 16\n", r"^loss 6: rank 4 of 4, stops"],
 }
