@@ -87,8 +87,6 @@ def make_study(
     Store.create(path, study).close()
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA synchronous = OFF")
-    if running:  # as its driver has it, so that it can be read meanwhile
-        db.execute("PRAGMA journal_mode = WAL")
     db.execute("BEGIN")
     db.executemany(f"INSERT INTO trials VALUES ({', '.join('?' * 16)})", made.trial_rows())
     db.executemany(_REPORT, made.report_rows())

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -263,7 +264,7 @@ def test_a_running_study_is_read_from_one_state(study: Path, tmp_path: Path) -> 
     make_study(study, trials=20, reports=300, running=1)
     from acetune.study.export._gathered import gathering
 
-    with gathering(study) as gathered:
+    with closing(Store.open(study)), gathering(study) as gathered:  # its driver has it open
         passing = gathered.reports()
         next(passing)
         append_reports(study, 50)
