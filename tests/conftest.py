@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -22,15 +21,6 @@ GUARD = pytest.StashKey[Guard]()
 settings.register_profile("all", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("all")
 settings.register_profile("quick", settings.get_profile("all"), max_examples=10, derandomize=True)
-
-
-@pytest.fixture(autouse=True)
-def loggers_stay_on() -> Iterator[None]:
-    """Alembic, which MLflow uses, switches off all loggers that it does not know."""
-    yield
-    for name, logger in logging.root.manager.loggerDict.items():
-        if name.startswith("acetune") and isinstance(logger, logging.Logger):
-            logger.disabled = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
