@@ -25,8 +25,8 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from acetune.certification.account import Account
+from acetune.certification.fixed_sequence import Position, choose
 from acetune.certification.margin import auto_margin
-from acetune.certification.procedure import Position, choose
 from benchmarks.common import versions
 
 RESULT = Path(__file__).parent / "results" / "certificates-gate.json"

@@ -27,8 +27,8 @@ from acetune.searchers import make_searcher
 from acetune.searchers.optuna_samplers import amounts, distributions
 from acetune.searchers.space import Space
 from acetune.study.best_checkpoints import checkpoint, incumbents
+from acetune.study.reader import viewing
 from acetune.study.report_arrays import STEP
-from acetune.study.view import viewing
 from acetune.trial.checks import evaluate
 from acetune.trial.trial import Trial
 from benchmarks.live_tasks import TASKS

@@ -14,9 +14,9 @@ from acetune.core.errors import StudyFileError
 from acetune.replay.runs import Cell, Incumbent, Run
 from acetune.study.best_checkpoints import checkpoint, incumbents
 from acetune.study.findings import Ledger
+from acetune.study.reader import StudyView, viewing
 from acetune.study.report_arrays import AFTER, STEP
 from acetune.study.result import result_of
-from acetune.study.view import StudyView, viewing
 from paper.live_plan import LiveCase
 
 

@@ -19,8 +19,8 @@ from acetune.core.errors import AcetuneError, StudyError, StudyFileError, StudyL
 from acetune.core.reason import INTERRUPTED
 from acetune.study.connections import write_copy
 from acetune.study.opening import installed_versions
+from acetune.study.reader import StudyView, viewing
 from acetune.study.store import Store
-from acetune.study.view import StudyView, viewing
 from acetune.trial.artifacts import delete_inside
 from acetune.trial.hardware import available_cores, processor
 from paper.live_plan import LiveCase

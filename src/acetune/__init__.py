@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from acetune.core import errors
 from acetune.core.errors import AcetuneError, TrialStopped
-from acetune.core.on_use import import_on_use
+from acetune.core.import_on_use import import_on_use
 
 if TYPE_CHECKING:
     from acetune.certification.evidence import Mean, Share

@@ -1,7 +1,7 @@
 """Pictures of a study for notebooks: each function returns a Plotly figure.
 
 They take what :func:`acetune.tune` or :func:`acetune.load` returned, the path of a study file, or
-a :class:`~acetune.study.view.StudyView`, also while the study is running. The same figures are in
+a :class:`~acetune.study.reader.StudyView`, also while the study is running. The same figures are in
 the page that ``acetune report`` writes; there a caption says how to read each of them, and here
 ``figure.layout.meta["caption"]`` and ``["alt"]`` hold the words. A figure that would be empty says
 why.
@@ -43,8 +43,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from acetune.core.errors import GoalError
 from acetune.report import figures as _figures
+from acetune.study.reader import StudyView
 from acetune.study.result import StudyResult
-from acetune.study.view import StudyView
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -15,7 +15,7 @@ from acetune.constraints import FairnessCheck, fairness, size
 from acetune.constraints.latency import LatencyCheck, LatencyProfile, block_of, spacing
 from acetune.constraints.robustness import BehaviouralTest, RobustnessCheck, Suite
 from acetune.core.errors import GoalError
-from acetune.study.fingerprint import fingerprint, row_count
+from acetune.study.fresh_rows import fingerprint, row_count
 
 RNG = np.random.default_rng(0)
 Y, GROUP = RNG.integers(0, 2, 400), RNG.choice(["a", "b", "c"], 400)

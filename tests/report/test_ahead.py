@@ -13,8 +13,8 @@ from acetune.core.errors import StudyFileError
 from acetune.study import read_ahead as ahead_module
 from acetune.study._formats import FORMAT
 from acetune.study.read_ahead import ReadAhead
+from acetune.study.reader import StudyView
 from acetune.study.store import Store
-from acetune.study.view import StudyView
 from report.test_view import require_same_as_file
 from synthetic_study import append_reports, make_study
 

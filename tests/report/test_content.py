@@ -22,9 +22,9 @@ from acetune.report._content import content
 from acetune.report._trials import trial_detail
 from acetune.report.figures import FigureData, chosen_trials
 from acetune.study.findings import Ledger
+from acetune.study.reader import StudyView
 from acetune.study.result import result_of
 from acetune.study.store import reading
-from acetune.study.view import StudyView
 from report.written import Attempt, Written, studies, write, write_attempt
 from run.helpers import by_hand, g_of, tune
 

@@ -38,7 +38,7 @@ from acetune.report.figures import _look as look
 from acetune.report.figures._curves import curves
 from acetune.report.figures._importance import chance_level, columns, effects
 from acetune.report.figures._time import saved_by_stopping
-from acetune.study.view import StudyView
+from acetune.study.reader import StudyView
 from properties import examples
 from report.written import Attempt, Written, studies, write
 from synthetic_study import HOSTILE, make_study

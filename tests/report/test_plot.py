@@ -11,7 +11,7 @@ import acetune
 from acetune import plot
 from acetune.core.errors import GoalError, StudyError, StudyFileError
 from acetune.report.figures import FIGURES
-from acetune.study.view import StudyView
+from acetune.study.reader import StudyView
 from synthetic_study import make_study
 
 

@@ -14,7 +14,7 @@ from acetune.report._markup import to_html
 from acetune.report._static_figure import round_values, still
 from acetune.report.figures import page_figures
 from acetune.report.html import write_report
-from acetune.study.view import StudyView
+from acetune.study.reader import StudyView
 from browser import opened
 from report.written import Attempt, Written, write
 from synthetic_study import make_study

@@ -16,9 +16,9 @@ from hypothesis import given
 from acetune.core.errors import StudyFileError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
 from acetune.core.reason import LAST_STEP
+from acetune.study.reader import StudyView
 from acetune.study.report_arrays import DECISIONS, KINDS, STRATA
 from acetune.study.store import Store
-from acetune.study.view import StudyView
 from acetune.trial.artifacts import kept_name
 from properties import examples
 from report.written import Attempt, Check, Written, studies, write, write_attempt

@@ -15,7 +15,7 @@ import acetune
 from acetune.core.goals import Constraint, Estimate, Goals, Objective
 from acetune.report._breakpoints import NOTE, breakpoints
 from acetune.study.findings import judge_fresh
-from acetune.study.view import StudyView
+from acetune.study.reader import StudyView
 from properties import examples
 from report.written import Attempt, Written, studies, write, write_attempt
 

@@ -11,7 +11,7 @@ import pytest
 from acetune import Constraint, StudyResult, Trial
 from acetune.cli.show import to_json
 from acetune.core.errors import GoalError
-from acetune.study.view import viewing
+from acetune.study.reader import viewing
 from run.helpers import Events, tune
 
 

@@ -17,8 +17,8 @@ import plain_study
 from acetune.core.goals import Estimate, Goals, goals_from_json, goals_to_json
 from acetune.study.best_checkpoints import incumbents
 from acetune.study.findings import judge_fresh
+from acetune.study.reader import StudyView
 from acetune.study.store import Store
-from acetune.study.view import StudyView
 from report.written import Written, goals_of, studies, write
 
 FRESH = st.lists(

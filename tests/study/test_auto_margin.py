@@ -26,8 +26,8 @@ from acetune.report.html import write_report
 from acetune.study.best_checkpoints import valid_checkpoints
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.findings import broken_limits
+from acetune.study.reader import StudyView
 from acetune.study.store import Store
-from acetune.study.view import StudyView
 from run.helpers import by_hand, g_of, rows, tune
 
 # g has a standard error of 0.1, the margin is about 3 of them: trials 2 and 3 are bold

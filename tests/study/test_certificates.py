@@ -21,8 +21,8 @@ from acetune.certification.evidence import Measured, Quantile
 from acetune.constraints import FairnessCheck
 from acetune.core.errors import GoalError, StudyChangedError, StudyFileError
 from acetune.study.claims import claim
+from acetune.study.reader import StudyView
 from acetune.study.summary import summary_rows
-from acetune.study.view import StudyView
 from run.helpers import Events, append_line, by_hand, g_of, read_lines, rows, tune
 
 # trial 2 is best and boldest, then 3, 1, 4, each safer than the one before

@@ -20,9 +20,9 @@ from acetune.core.errors import GoalError, StudyChangedError
 from acetune.report.html import write_report
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import open_study
+from acetune.study.reader import StudyView
 from acetune.study.store import Store, reading
 from acetune.study.summary import summary_rows
-from acetune.study.view import StudyView
 from plain_study import read_result
 from run.helpers import (
     Events,

@@ -14,7 +14,7 @@ import pytest
 import acetune
 from acetune import ACE, Constraint, Estimate, StudyResult
 from acetune.core.goals import Goals, Objective
-from acetune.study.view import StudyView
+from acetune.study.reader import StudyView
 from report.written import Attempt, Written, write
 from run.helpers import Events, append_line, by_hand, g_of, read_lines, rows, tune
 

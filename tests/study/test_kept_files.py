@@ -29,8 +29,8 @@ from acetune.study import _formats as formats
 from acetune.study._formats import FORMAT
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.opening import CodeChangedWarning
+from acetune.study.reader import StudyView
 from acetune.study.store import Store
-from acetune.study.view import StudyView
 from acetune.trial import artifacts
 from acetune.trial.artifacts import Kept, kept_name, write_folder
 from run.helpers import Events, by_hand, g_of, rows, trial_rows, tune

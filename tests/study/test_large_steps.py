@@ -19,7 +19,7 @@ from acetune.optuna import AcePruner
 from acetune.replay.from_study import table_from_study
 from acetune.report.dashboard._study_follower import StudyFollower
 from acetune.report.html import write_report
-from acetune.study.view import StudyView
+from acetune.study.reader import StudyView
 from cli.inside import Command
 from run.helpers import report_rows, states, trial_rows, tune
 

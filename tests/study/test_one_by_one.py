@@ -25,7 +25,7 @@ from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies import Action, Decision, Policy, parse_policy
 from acetune.report.html import write_report
 from acetune.study.ledger import ledger_of
-from acetune.study.view import StudyView
+from acetune.study.reader import StudyView
 from run.helpers import report_rows, rows, tune
 
 STEPS = 4

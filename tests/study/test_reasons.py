@@ -23,7 +23,7 @@ from acetune.policies import Action, Decision, Policy
 from acetune.report.figures import FIGURES
 from acetune.report.figures._figure_data import FigureData
 from acetune.run._messages import decode, encode
-from acetune.study.view import StudyView
+from acetune.study.reader import StudyView
 from acetune.testing import check_policy
 from acetune.trial.link import Reply
 from report.written import Written, planned, write

@@ -20,8 +20,8 @@ from acetune.core.reason import BUDGET_SPENT, NO_REASON
 from acetune.policies import Policy
 from acetune.report._content import content
 from acetune.study.opening import describe_study
+from acetune.study.reader import StudyView
 from acetune.study.store import Store
-from acetune.study.view import StudyView
 from run.helpers import by_hand, g_of, report_rows, rows, tune
 
 EVERY_STEP = ACE(truncation=0, interval=1, gate=False)

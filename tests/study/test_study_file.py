@@ -30,8 +30,8 @@ from acetune.core.errors import (
 )
 from acetune.study._formats import FORMAT
 from acetune.study.opening import CodeChangedWarning
+from acetune.study.reader import StudyView
 from acetune.study.store import Store
-from acetune.study.view import StudyView
 from run.helpers import (
     Events,
     append_line,

@@ -1,6 +1,6 @@
 """What fresh data lets one claim: bounds for each kind of metric, the test, and its account.
 
 Nothing here reads files or clocks. ``evidence.py`` has what was measured on fresh rows, each kind
-with its own test; ``procedure.py`` says which candidates are certified; ``account.py`` how the
+with its own test; ``fixed_sequence.py`` says which candidates are certified; ``account.py`` how the
 probability of an error is spent over several looks; ``planning.py`` how many rows are needed.
 """

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from acetune.constraints.fairness import equalized_odds_difference
 from acetune.core.errors import AcetuneError
 from acetune.core.goals import Estimate
-from acetune.core.on_use import import_extra
+from acetune.core.import_on_use import import_extra
 from acetune.searchers.space import Dimension, lograndint, loguniform, uniform
 from acetune.trial.trial import Trial
 

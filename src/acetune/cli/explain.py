@@ -27,7 +27,7 @@ from acetune.report.explanation import (
     why_unchecked,
 )
 from acetune.study.answer import candidates_of, choose_answer
-from acetune.study.view import viewing
+from acetune.study.reader import viewing
 
 
 def explain(

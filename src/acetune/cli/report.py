@@ -14,8 +14,8 @@ from acetune.core.formatting import size
 from acetune.report.figure_files import write_figures
 from acetune.report.figures import FIGURES, drawings
 from acetune.report.html import write_report
+from acetune.study.reader import StudyView
 from acetune.study.summary import shown
-from acetune.study.view import StudyView
 
 
 def report(

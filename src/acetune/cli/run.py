@@ -24,10 +24,10 @@ from acetune.core.goals import Constraint
 from acetune.replay.judged_table import parse_limit
 from acetune.run.terminal import summary
 from acetune.run.tuning import OTHER_NAMES, tune
+from acetune.study.reader import viewing
 from acetune.study.result import StudyResult
 from acetune.study.source_marks import is_from_here
 from acetune.study.summary import shown
-from acetune.study.view import viewing
 
 
 class ChangedLimit(StrEnum):

@@ -61,8 +61,8 @@ def show(
     """
     with ReadAhead(study) as ahead:  # a large study is read while the rest is imported
         from acetune.run.terminal import summary
+        from acetune.study.reader import viewing
         from acetune.study.result import result_of
-        from acetune.study.view import viewing
 
         with viewing(study.absolute(), ahead) as view:
             result = result_of(view)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from acetune.core.errors import GoalError
 from acetune.core.goals import DEFAULT_MARGIN, Constraint
-from acetune.core.on_use import import_on_use
+from acetune.core.import_on_use import import_on_use
 
 if TYPE_CHECKING:
     from acetune.constraints.fairness_check import FairnessCheck

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import GoalError
-from acetune.core.on_use import import_on_use
+from acetune.core.import_on_use import import_on_use
 from acetune.core.ranked_groups import Filing
 from acetune.core.reason import Reason, Wording
 from acetune.policies.policy import Policy

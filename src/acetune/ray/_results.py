@@ -18,7 +18,7 @@ from acetune.core.goals import Estimate
 from acetune.ray import _result_format as wire
 from acetune.ray._experiment import STUDY_NAME, close_experiment
 from acetune.study.best_checkpoints import valid_checkpoints
-from acetune.study.view import viewing
+from acetune.study.reader import viewing
 from acetune.trial.artifacts import (
     fault,
     is_name_in_experiment,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from acetune.core.errors import GoalError
-from acetune.core.on_use import import_extra
+from acetune.core.import_on_use import import_extra
 from acetune.replay.runs import Cell, Run
 
 Array = NDArray[Any]

@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acetune.core.errors import TableError
+from acetune.core.import_on_use import import_extra
 from acetune.core.numbers import is_whole
-from acetune.core.on_use import import_extra
 from acetune.replay._table_header import (
     describe_table,
     parse_header,

@@ -19,8 +19,8 @@ from acetune.report._json_values import exact
 from acetune.study.best_checkpoints import losses, unchecked_losses
 from acetune.study.best_under_limits import needed_limit, on_fresh, sign_of, strictness, was_checked
 from acetune.study.findings import broken_on_fresh
+from acetune.study.reader import StudyView
 from acetune.study.report_arrays import Array
-from acetune.study.view import StudyView
 
 NOTE = (
     "From what was recorded, without training. A limit that is chosen after looking needs fresh "

@@ -24,10 +24,10 @@ from acetune.study.claims import (
     trust_in_best,
 )
 from acetune.study.findings import FoundCheckpoint
+from acetune.study.reader import StudyView
 from acetune.study.report_arrays import UNCHECKED, VALID
 from acetune.study.result import StudyResult, result_of
 from acetune.study.summary import STATES
-from acetune.study.view import StudyView
 
 FORMAT = 1
 _SHOWN = 5  # candidates, and nearest misses

@@ -9,7 +9,7 @@ from typing import Any
 from acetune.core.formatting import flattened
 from acetune.core.goals import Constraint, Estimate, Goals
 from acetune.study.findings import FoundCheckpoint
-from acetune.study.view import StudyView
+from acetune.study.reader import StudyView
 
 
 def as_json(view: StudyView, found: FoundCheckpoint | None) -> dict[str, Any] | None:

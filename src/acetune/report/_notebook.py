@@ -6,8 +6,8 @@ from acetune.core.errors import AcetuneError
 from acetune.report._markup import element, to_html
 from acetune.report._static_figure import still
 from acetune.report.figures import page_figures
+from acetune.study.reader import viewing
 from acetune.study.result import StudyResult
-from acetune.study.view import viewing
 
 # colours that are read on white and on black; the page's own styles are not here
 _STYLE = """

@@ -11,7 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from acetune.core.errors import AcetuneError, GoalError
-from acetune.core.on_use import import_extra
+from acetune.core.import_on_use import import_extra
 from acetune.study.whole_files import replacing
 
 IMAGES = (".png", ".svg", ".pdf")

@@ -11,8 +11,8 @@ from typing import Any
 
 from acetune.certification.account import Account
 from acetune.certification.evidence import Evidence, Refused, evidence_of, normal_quantile
+from acetune.certification.fixed_sequence import Position, choose
 from acetune.certification.planning import more_rows
-from acetune.certification.procedure import Position, choose
 from acetune.core.errors import ReportError
 from acetune.core.formatting import count
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, as_measurement
@@ -33,8 +33,8 @@ from acetune.study.findings import (
     looks_of_earlier_checks,
 )
 from acetune.study.limit_changes import limits_at
+from acetune.study.reader import StudyView
 from acetune.study.result import StudyResult
-from acetune.study.view import StudyView
 from acetune.trial.artifacts import Kept
 from acetune.trial.checks import takes_model
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from acetune.core.errors import GoalError, StudyError
+from acetune.core.import_on_use import import_extra
 from acetune.core.numbers import is_number
-from acetune.core.on_use import import_extra
 
 _REACH_S = 5.0
 _NOT_FROM_OUTSIDE = (

@@ -49,7 +49,7 @@ from acetune.searchers.searcher import learns_from_earlier, learns_nothing_earli
 from acetune.searchers.space import Space
 from acetune.study.coordinator import StudyCoordinator, left_alone
 from acetune.study.earlier_studies import EarlierStudies, kept_curves
-from acetune.study.fingerprint import fingerprint, row_count
+from acetune.study.fresh_rows import fingerprint, row_count
 from acetune.study.margins import with_margins
 from acetune.study.opening import (
     CodeChangedWarning,

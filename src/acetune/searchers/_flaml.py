@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeGuard
 
 from acetune.core.errors import GoalError
-from acetune.core.on_use import import_extra
+from acetune.core.import_on_use import import_extra
 from acetune.core.outcome import Outcome
 from acetune.searchers.dimensions import value_at
 from acetune.searchers.optuna_samplers import OptunaSearcher

@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from acetune.core.errors import GoalError
 from acetune.core.goals import LEFT_OUT, Constraint, Estimate, FailedCheck, Goals
-from acetune.core.on_use import import_extra
+from acetune.core.import_on_use import import_extra
 from acetune.core.outcome import Outcome
 from acetune.searchers.searcher import Searcher, drop_tried, searched_part
 from acetune.searchers.space import Choice, Dimension, Float, Space

@@ -24,7 +24,7 @@ from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias
 
 from acetune.core.errors import SpaceError
-from acetune.searchers._other_libraries import read_dimension
+from acetune.searchers._foreign_dimensions import read_dimension
 from acetune.searchers.dimensions import (
     Choice,
     Dimension,

@@ -28,7 +28,7 @@ from acetune.study.findings import (
     checkpoint_key,
     latest_uses,
 )
-from acetune.study.view import StudyView
+from acetune.study.reader import StudyView
 
 Outcome = Literal["feasible", "rejected", "none feasible"]
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from acetune.core.goals import Estimate, Objective
 from acetune.study.findings import FoundCheckpoint
+from acetune.study.reader import StudyView
 from acetune.study.report_arrays import INVALID, STEP, STRATA, VALID, Array
-from acetune.study.view import StudyView
 
 _MOST_FOUND = 100  # trials whose best checkpoint is looked up
 

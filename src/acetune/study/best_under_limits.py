@@ -23,8 +23,8 @@ from acetune.study.findings import (
     judged_now,
     latest_uses,
 )
+from acetune.study.reader import StudyView
 from acetune.study.report_arrays import UNCHECKED, Array
-from acetune.study.view import StudyView
 
 
 class BestUnder(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from acetune.study.findings import ConstraintTime, FailureOfCheck, Ledger
+from acetune.study.reader import StudyView
 from acetune.study.report_arrays import INVALID, STEP, VALID
-from acetune.study.view import StudyView
 
 
 def ledger_of(view: StudyView) -> Ledger:

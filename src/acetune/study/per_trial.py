@@ -11,8 +11,8 @@ import numpy as np
 
 from acetune.study.best_checkpoints import checked_rows, checkpoint, losses
 from acetune.study.findings import FoundCheckpoint
+from acetune.study.reader import StudyView
 from acetune.study.report_arrays import INVALID, STEP, UNCHECKED, VALID, Array
-from acetune.study.view import StudyView
 
 NOT_REPORTED = -1
 """The stratum of a trial that has reported nothing."""

@@ -30,10 +30,10 @@ from acetune.study.best_under_limits import best_under
 from acetune.study.findings import FailureOfCheck, FoundCheckpoint, Ledger, Status
 from acetune.study.ledger import failed_check, ledger_of
 from acetune.study.per_trial import Trials
+from acetune.study.reader import StudyView, viewing
 from acetune.study.report_arrays import STEP, STRATA, UNCHECKED
 from acetune.study.store import Store, TrialRow
 from acetune.study.summary import step_of, summary_html, summary_text
-from acetune.study.view import StudyView, viewing
 
 if TYPE_CHECKING:
     import pandas

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acetune.core.on_use import import_on_use
+from acetune.core.import_on_use import import_on_use
 
 __all__ = ["mlflow", "wandb"]
 

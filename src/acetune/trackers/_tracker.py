@@ -28,8 +28,8 @@ from acetune.policies.stopper import CheckedCheckpoint
 from acetune.report.html import write_report
 from acetune.run.study_callbacks import StudyCallback, StudyStatus
 from acetune.study.claims import claim
+from acetune.study.reader import viewing
 from acetune.study.result import StudyResult, load
-from acetune.study.view import viewing
 from acetune.trial.link import Report
 
 Fact: TypeAlias = str | int | float | bool | None

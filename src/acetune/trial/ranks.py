@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import ReportError, TrialStopped
-from acetune.core.on_use import import_extra
+from acetune.core.import_on_use import import_extra
 from acetune.trial.trial import Trial
 
 __all__ = ["Broadcast", "SharedTrial", "torch_broadcast"]

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acetune.core.errors import GoalError
+from acetune.core.import_on_use import import_extra
 from acetune.core.numbers import require_whole
-from acetune.core.on_use import import_extra
 
 Array = NDArray[Any]
 

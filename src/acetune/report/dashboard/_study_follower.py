@@ -28,8 +28,8 @@ from acetune.report._trials import trial_detail
 from acetune.report.figures import FIGURES, page_figures
 from acetune.report.html import render
 from acetune.study.read_ahead import ReadAhead
+from acetune.study.reader import StudyView
 from acetune.study.store import understanding
-from acetune.study.view import StudyView
 
 logger = logging.getLogger("acetune")
 T = TypeVar("T")

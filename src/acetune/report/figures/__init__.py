@@ -27,7 +27,7 @@ from acetune.report.figures._what_if import what_if
 from acetune.study.store import understanding
 
 if TYPE_CHECKING:
-    from acetune.study.view import StudyView
+    from acetune.study.reader import StudyView
 
 #: the figures in the order of the page
 FIGURES: Mapping[str, Callable[[FigureData], Drawing]] = {

@@ -21,8 +21,8 @@ from acetune.study.answer import (
 )
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.per_trial import Trials
+from acetune.study.reader import StudyView
 from acetune.study.store import CheckRow, ReportRow, understanding
-from acetune.study.view import StudyView
 
 Reported: TypeAlias = tuple[ReportRow, list[CheckRow]]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TextIO, TypeAlias
 
 from acetune.core.formatting import flattened
-from acetune.core.on_use import import_extra
+from acetune.core.import_on_use import import_extra
 from acetune.searchers.space import flat_names
 from acetune.study.export._gathered import Gathered, gathering
 from acetune.study.export.destinations import require_free, table_files

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from acetune.certification.account import Account, require_confidence
+from acetune.certification.fixed_sequence import Position, choose, fixed_sequence
 from acetune.certification.planning import (
     calls_for_percentile,
     rows_for_groups,
     rows_for_mean,
     rows_for_share,
 )
-from acetune.certification.procedure import Position, choose, fixed_sequence
 from acetune.core.errors import GoalError
 
 
