@@ -28,17 +28,9 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from acetune.certification.account import Account
-from acetune.certification.evidence import (
-    Exact,
-    GroupRates,
-    Mean,
-    Normal,
-    Parts,
-    Quantile,
-    Rate,
-    Rows,
-    compared,
-)
+from acetune.certification.evidence import Exact, Normal, Parts, Quantile, Rows
+from acetune.certification.group_rates import GroupRates, Rate, compared
+from acetune.certification.share_and_mean import Mean
 from acetune.constraints.latency import SPELL, block_of
 from acetune.constraints.robustness import BehaviouralTest, Suite
 from benchmarks.common import versions

@@ -14,7 +14,7 @@ from acetune.core.errors import AcetuneError, TrialStopped
 from acetune.core.import_on_use import import_on_use
 
 if TYPE_CHECKING:
-    from acetune.certification.evidence import Mean, Share
+    from acetune.certification.share_and_mean import Mean, Share
     from acetune.core.goals import Constraint, Estimate
     from acetune.policies import (
         ACE,
@@ -82,7 +82,7 @@ __all__ = [
 
 # Loaded on first use, so that a worker process, which needs few of them, starts fast.
 _ON_USE = {
-    **dict.fromkeys(("Mean", "Share"), "acetune.certification.evidence"),
+    **dict.fromkeys(("Mean", "Share"), "acetune.certification.share_and_mean"),
     **dict.fromkeys(("Constraint", "Estimate"), "acetune.core.goals"),
     **dict.fromkeys(
         (

@@ -19,21 +19,18 @@ from acetune import Constraint, Estimate
 from acetune.certification import _binomial as binomial
 from acetune.certification import _bounded_means as bounded_means
 from acetune.certification import _two_shares as two_shares
-from acetune.certification import evidence as evidence_module
+from acetune.certification import group_rates as group_rates_module
 from acetune.certification.evidence import (
     Counts,
-    GroupRates,
-    Mean,
     Normal,
     Parts,
     Quantile,
-    Rate,
     Refused,
     Rows,
-    Share,
-    cluster_means,
     evidence_of,
 )
+from acetune.certification.group_rates import GroupRates, Rate
+from acetune.certification.share_and_mean import Mean, Share, cluster_means
 from acetune.core.errors import GoalError
 
 # -- the binomial distribution -----------------------------------------------------------------
@@ -383,13 +380,13 @@ def many_groups(groups: int, comparison: Any = "difference", worst: float = 0.3)
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """The pairs that were compared."""
     pairs: list[tuple[Any, ...]] = []
-    compare = evidence_module.compared
+    compare = group_rates_module.compared
 
     def compared(*pair: Any) -> float:
         pairs.append(pair)
         return compare(*pair)
 
-    monkeypatch.setattr(evidence_module, "compared", compared)
+    monkeypatch.setattr(group_rates_module, "compared", compared)
     return pairs
 
 
@@ -435,7 +432,7 @@ def test_no_bound_is_shown_for_very_many_groups_and_they_are_certified_all_the_s
     asked: list[Any],
 ) -> None:
     few, many = many_groups(12), many_groups(40)
-    assert len(few._pairs()) <= evidence_module.MOST_PAIRS < len(many._pairs())
+    assert len(few._pairs()) <= group_rates_module.MOST_PAIRS < len(many._pairs())
     assert few.bound(0.0375, "<=") < 0.6
     del asked[:]
     assert math.isnan(many.bound(0.0375, "<=")) and not asked

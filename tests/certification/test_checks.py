@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from acetune import Constraint, Estimate, Mean, Share
-from acetune.certification.evidence import GroupRates, Parts, Quantile, Rate, evidence_of
+from acetune.certification.evidence import Parts, Quantile, evidence_of
+from acetune.certification.group_rates import GroupRates, Rate
 from acetune.constraints import FairnessCheck, fairness, size
 from acetune.constraints.latency import LatencyCheck, LatencyProfile, block_of, spacing
 from acetune.constraints.robustness import BehaviouralTest, RobustnessCheck, Suite

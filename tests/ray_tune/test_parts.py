@@ -57,6 +57,7 @@ reports = st.builds(
     st.none() | st.dictionaries(st.text(), st.floats(0, 1e9), max_size=3),
     st.floats(0, 1e9),
     st.none() | st.dictionaries(st.text(), numbers, max_size=3),
+    st.floats(0, 1e9),
 )
 attempts = st.builds(
     Attempt,

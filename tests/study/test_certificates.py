@@ -470,19 +470,19 @@ def test_a_model_that_fails_one_of_many_groups_does_not_stall_the_driver(
     study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pair that looks worst is enough, and no bound is computed for people alone."""
-    from acetune.certification import evidence
+    from acetune.certification import group_rates
 
     groups = np.repeat(np.arange(45), 40)
     y = np.tile([0, 1], 900)
     check = FairnessCheck("equalized_odds_difference", y, groups, threshold=None)
     pairs: list[object] = []
-    compared = evidence.compared
+    compared = group_rates.compared
 
     def noted(*pair: Any) -> float:
         pairs.append(pair)
         return compared(*pair)
 
-    monkeypatch.setattr(evidence, "compared", noted)
+    monkeypatch.setattr(group_rates, "compared", noted)
 
     def confirm(model: tuple[int, int, float]) -> dict[str, object]:
         harmed = (groups == 7) & (np.arange(1800) % 4 < 2)

@@ -8,25 +8,16 @@ answers with a p-value, or with why there is none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from itertools import permutations
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeAlias
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from acetune.certification import _two_shares as two_shares
 from acetune.certification._binomial import at_least, at_most, lower_bound, upper_bound
 from acetune.certification._bounded_means import betting_p_value, sum_p_value
-from acetune.core.errors import GoalError
+from acetune.certification.bounds import Sense, always, normal_quantile, strictest, within
+from acetune.certification.group_rates import GroupRates
 from acetune.core.goals import Constraint, Noted
-from acetune.core.numbers import as_number, as_whole, is_number
-
-Sense: TypeAlias = Literal["<=", ">="]
-MOST_PAIRS = 2_000  # of groups in all rates, for which people are shown a bound
-_STEPS = 24  # of a bisection, for bounds that people read
 
 
 class Evidence(Protocol):
@@ -128,7 +119,7 @@ class Exact:
 
     def p_value(self, limit: float, sense: Sense) -> float:
         """0 where it keeps the limit, else 1."""
-        return 0.0 if _within(self.value, limit, sense) else 1.0
+        return 0.0 if within(self.value, limit, sense) else 1.0
 
     def bound(self, level: float, sense: Sense) -> float:
         """The value itself."""
@@ -208,7 +199,7 @@ class Counts:
         """Of a binomial distribution."""
         if not self.rows:
             return 1.0
-        if _always(limit, sense, 0.0, 1.0):
+        if always(limit, sense, 0.0, 1.0):
             return 0.0
         tail = at_most if sense == "<=" else at_least
         return tail(self.count, self.rows, min(1.0, max(0.0, limit)))
@@ -242,7 +233,7 @@ class Rows:
         """The inverse of what a bettor would have won."""
         if not self.values:
             return 1.0
-        if _always(limit, sense, self.low, self.high):
+        if always(limit, sense, self.low, self.high):
             return 0.0
         values, width = np.array(self.values), self.high - self.low
         if sense == "<=":
@@ -252,7 +243,7 @@ class Rows:
     def bound(self, level: float, sense: Sense) -> float:
         """The strictest limit that would be certified."""
         mean = math.fsum(self.values) / len(self.values) if self.values else math.nan
-        return _strictest(self.p_value, level, sense, mean, self.low, self.high)
+        return strictest(self.p_value, level, sense, mean, self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,131 +285,8 @@ class Parts:
     def bound(self, level: float, sense: Sense) -> float:
         """The strictest limit that would be certified."""
         seen, whole = math.fsum(self.parts), math.fsum(self.weights)
-        found = _strictest(self._of_sum, level, sense, seen, 0.0, whole)
+        found = strictest(self._of_sum, level, sense, seen, 0.0, whole)
         return self.low + (self.high - self.low) * found
-
-
-class Rate(NamedTuple):
-    """A rate in every group: how many were selected, of how many."""
-
-    name: str
-    selected: tuple[int, ...]
-    total: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRates:
-    """The largest difference between groups, or the smallest ratio, of one rate or several.
-
-    All pairs of groups must hold in all rates. Each is tested at the full level: a model that
-    breaks the limit breaks it in some pair, and that one test alone passes wrongly with at most
-    the probability of the level (an intersection-union test, Berger 1982).
-    """
-
-    rates: tuple[Rate, ...]
-    comparison: Literal["difference", "ratio"]
-    how: str = "exact test of every pair of groups in every rate"
-    approximate: bool = False
-    groups: tuple[str, ...] = ()  # their names, where they are known
-
-    @property
-    def rows(self) -> int:
-        """How many rows the rate with the fewest is about."""
-        return min(sum(rate.total) for rate in self.rates)
-
-    @property
-    def smallest(self) -> int:
-        """How many rows the smallest group has in any rate."""
-        return min(min(rate.total, default=0) for rate in self.rates)
-
-    def refused(self, sense: Sense) -> str | None:
-        """Where groups are missing or empty, or the limit on the side that unfair models keep."""
-        if any(len(rate.total) < 2 for rate in self.rates):
-            return "the fresh rows have one group alone: there is nothing to compare it with"
-        if self.smallest == 0:
-            return "a group has no rows to count: merge small groups or draw more rows"
-        if (self.comparison == "difference") != (sense == "<="):
-            return f"a {self.comparison} has no bound on that side"
-        return None
-
-    def p_value(self, limit: float, sense: Sense) -> float:
-        """The largest over all ordered pairs and rates."""
-        return self.p_value_until(limit, sense, 1.0)
-
-    def p_value_until(self, limit: float, sense: Sense, level: float) -> float:
-        """The same; where it is above ``level``, that of the first pair that is.
-
-        Those that look worst are first, so that it is nearly the largest. The rest of many groups
-        is spared: one pair that does not pass is enough.
-        """
-        if self.refused(sense) is not None:
-            return 1.0
-        largest = 0.0
-        for pair in sorted(self._pairs(), key=partial(self._beyond, limit), reverse=True):
-            largest = max(largest, self._one(pair, limit))
-            if largest > level:
-                break
-        return largest
-
-    def _pairs(self) -> list[tuple[int, int, int, int]]:
-        return [
-            (rate.selected[i], rate.total[i], rate.selected[j], rate.total[j])
-            for rate in self.rates
-            for i, j in permutations(range(len(rate.total)), 2)
-        ]
-
-    def _one(self, pair: tuple[int, int, int, int], limit: float) -> float:
-        """That the first rate is not larger by the limit, or the second not a too small part."""
-        if self.comparison == "difference":
-            if limit >= 1.0 or limit <= 0.0:
-                return float(limit <= 0.0)
-            return compared(*pair, 1.0, limit)
-        if limit >= 1.0 or limit <= 0.0:
-            return float(limit >= 1.0)
-        return compared(*pair, limit, 0.0)
-
-    def bound(self, level: float, sense: Sense) -> float:
-        """The strictest limit that would be certified: of the pair that is worst off.
-
-        None is computed for more than ``MOST_PAIRS``: it is for people, and decides nothing.
-        """
-        if self.refused(sense) is not None or len(self._pairs()) > MOST_PAIRS:
-            return math.nan
-        ends = (0.0, 1.0)
-        found: float | None = None
-        for pair in sorted(self._pairs(), key=self._distance, reverse=True):
-            if found is not None and self._one(pair, found) <= level:
-                continue  # not the worst
-            apart = self._distance(pair)
-            value = apart if self.comparison == "difference" else -apart
-            start = min(1.0, max(0.0, value))
-            found = _strictest(partial(self._of_pair, pair), level, sense, start, *ends)
-        assert found is not None  # there are two groups at least
-        return found
-
-    def _of_pair(self, pair: tuple[int, int, int, int], limit: float, sense: Sense) -> float:
-        return self._one(pair, limit)
-
-    def _beyond(self, limit: float, pair: tuple[int, int, int, int]) -> float:
-        """How far beyond the limit a pair looks, in standard errors: nearly as its p-value goes."""
-        x, n, y, m = pair
-        first, second = (x + 0.5) / (n + 1), (y + 0.5) / (m + 1)
-        a, c = (1.0, limit) if self.comparison == "difference" else (limit, 0.0)
-        variance = a * a * first * (1 - first) / n + second * (1 - second) / m
-        return (a * first - second - c) / math.sqrt(variance)
-
-    def _distance(self, pair: tuple[int, int, int, int]) -> float:
-        """How unfair a pair looks."""
-        x, n, y, m = pair
-        if self.comparison == "difference":
-            return x / n - y / m
-        return -(y / m) / (x / n) if x else 0.0
-
-
-@lru_cache(maxsize=4096)
-def compared(x: int, n: int, y: int, m: int, a: float, c: float) -> float:
-    """How surprising x of n and y of m are if ``a * p1 - p2 >= c``: one pair, in one direction."""
-    return two_shares.p_value(x, n, y, m, a, 1.0, c)
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,183 +371,3 @@ _IN_WORDS: dict[type, str] = {
     GroupRates: "a comparison of groups",
     Quantile: "a percentile of times",
 }
-
-
-# -- what users return ---------------------------------------------------------------------------
-
-
-class Share(Measured):
-    """A share with its counts, for ``confirm``: so many of so many rows.
-
-    Its bound is exact (Clopper and Pearson), so that it can be certified at any number of rows.
-
-    Parameters
-    ----------
-    count, rows:
-        How many rows have the property, of how many that were drawn independently.
-
-    >>> missed = Share(12, 400)
-    >>> missed.value
-    0.03
-    """
-
-    def __new__(cls, count: int, rows: int) -> Self:
-        """The share, with a standard error that has a success and a failure added."""
-        count = as_whole(count, "count", 0, GoalError)
-        rows = as_whole(rows, "rows", 0, GoalError)
-        if rows < 1 or count > rows:
-            raise GoalError(f"Share needs 0 <= count <= rows, and a row, got {count} of {rows}")
-        p = (count + 1) / (rows + 2)
-        made = super().__new__(cls, count / rows, math.sqrt(p * (1 - p) / rows))
-        made.evidence = Counts(count, rows)
-        return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        counts = self.evidence
-        assert isinstance(counts, Counts)
-        return Share, (counts.count, counts.rows)
-
-
-class Mean(Measured):
-    """The mean of a bounded value per row, for ``confirm``: a loss between 0 and 1, say.
-
-    Its bound needs no assumption about the distribution: only the range, and independent rows.
-
-    Parameters
-    ----------
-    values:
-        One value per row.
-    low, high:
-        What a value can be, known before looking at the data.
-    clusters:
-        Where rows are not independent, what they have in common: rows of one person, say. The value
-        is then the mean over clusters: each counts once, with the mean of its rows, however many
-        they are. That is what the limit is about, and what is bounded; not the mean over rows.
-
-    >>> round(Mean([0.0, 1.0, 0.5, 0.5]).value, 2)
-    0.5
-    >>> Mean([1.0, 1.0, 1.0, 0.0], clusters=["ann", "ann", "ann", "bob"]).value
-    0.5
-    """
-
-    def __new__(
-        cls,
-        values: Sequence[float],
-        low: float = 0.0,
-        high: float = 1.0,
-        clusters: Sequence[Any] | None = None,
-    ) -> Self:
-        """The mean with its standard error."""
-        found = _numbers(values)
-        if not (is_number(low) and is_number(high) and low < high):
-            raise GoalError(f"Mean(low=, high=) must be numbers, low < high, got {low!r}, {high!r}")
-        outside = ~((found >= low) & (found <= high))  # NaN too
-        if outside.any():
-            raise GoalError(
-                f"Mean(values) must lie between low={low:g} and high={high:g}; row "
-                f"{int(outside.argmax())} has {found[outside][0]:g}"
-            )
-        evidence: Evidence = Rows(tuple(found.tolist()), float(low), float(high))
-        if clusters is not None:
-            found = cluster_means(found, clusters)
-            weights = np.full(len(found), 1 / len(found))
-            parts = (found - low) / (high - low) * weights
-            evidence = Parts(
-                tuple(parts.tolist()), tuple(weights.tolist()), low=float(low), high=float(high)
-            )
-        mean = float(found.mean())
-        stderr = float(found.std(ddof=1)) / math.sqrt(len(found)) if len(found) > 1 else 0.0
-        made = super().__new__(cls, mean, stderr)
-        made.evidence = evidence
-        return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (float(self.value), float(self.stderr), self.evidence)
-
-
-def _numbers(values: Any) -> NDArray[np.float64]:
-    """One number per row, of what is one: NumPy makes numbers of texts and times as well."""
-    given = np.ma.getdata(np.asanyarray(values))
-    hidden = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
-    if hidden is not None and hidden.any():
-        row = int(np.flatnonzero(hidden)[0])
-        raise GoalError(f"Mean(values) is masked in row {row}: leave such rows out")
-    if given.ndim != 1 or not len(given):
-        raise GoalError(f"Mean(values) needs one number per row, got shape {given.shape}")
-    if given.dtype.kind == "O":  # a frame's own kinds of column, or Python's objects
-        return np.array([as_number(value, "Mean(values)") for value in given])
-    if given.dtype.kind not in "buif":
-        raise GoalError(f"Mean(values) must be numbers, got an array of {given.dtype}")
-    return given.astype(float)
-
-
-def _again(value: float, stderr: float, evidence: Evidence) -> Measured:
-    return Measured(value, stderr, evidence)
-
-
-def cluster_means(values: NDArray[np.float64], clusters: Sequence[Any]) -> NDArray[np.float64]:
-    """The mean of each cluster.
-
-    >>> cluster_means(np.array([1.0, 0.0, 0.25, 0.5]), ["a", "a", "b", "c"]).tolist()
-    [0.5, 0.25, 0.5]
-    """
-    if len(clusters) != len(values):
-        raise GoalError(f"{len(clusters)} clusters for {len(values)} rows")
-    for row, name in enumerate(clusters):
-        if _is_missing(name):  # each NaN would be a cluster of its own
-            raise GoalError(f"row {row} has no cluster ({name}): name one, or leave the row out")
-    names = {name: place for place, name in enumerate(dict.fromkeys(clusters))}
-    codes = [names[name] for name in clusters]
-    return np.bincount(codes, values, len(names)) / np.bincount(codes, minlength=len(names))
-
-
-def _is_missing(name: Any) -> bool:
-    """None, NaN, and pandas' own, which refuse to be compared."""
-    if isinstance(name, str):
-        return False
-    return name is None or str(name) in ("<NA>", "NaT") or bool(name != name)
-
-
-# -- inside --------------------------------------------------------------------------------------
-
-
-def normal_quantile(share: float) -> float:
-    """The point that a standard normal stays below with this probability.
-
-    >>> round(normal_quantile(0.95), 3)
-    1.645
-    """
-    from statistics import NormalDist
-
-    return NormalDist().inv_cdf(share)
-
-
-def _within(value: float, limit: float, sense: Sense) -> bool:
-    return value <= limit if sense == "<=" else value >= limit
-
-
-def _always(limit: float, sense: Sense, low: float, high: float) -> bool:
-    """Whether no possible value breaks the limit."""
-    return limit >= high if sense == "<=" else limit <= low
-
-
-def _strictest(
-    p_value: Callable[[float, Sense], float],
-    level: float,
-    sense: Sense,
-    value: float,
-    low: float,
-    high: float,
-) -> float:
-    """The limit nearest to the value whose p-value is small enough; the end of the range if none.
-
-    By bisection from the outside, so that the limit returned would be certified.
-    """
-    inside, outside = value, high if sense == "<=" else low
-    for _ in range(_STEPS):
-        middle = (inside + outside) / 2
-        if p_value(middle, sense) <= level:
-            outside = middle
-        else:
-            inside = middle
-    return outside

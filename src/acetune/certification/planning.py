@@ -11,7 +11,7 @@ import numpy as np
 from acetune.certification import _two_shares as two_shares
 from acetune.certification._binomial import at_least, at_most
 from acetune.certification._bounded_means import sum_p_value
-from acetune.certification.evidence import normal_quantile
+from acetune.certification.bounds import normal_quantile
 from acetune.core.errors import GoalError
 
 Comparison: TypeAlias = Literal["difference", "ratio"]

@@ -27,7 +27,8 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from acetune.certification.evidence import Evidence, GroupRates, Measured, Rate, Refused
+from acetune.certification.evidence import Evidence, Measured, Refused
+from acetune.certification.group_rates import GroupRates, Rate
 from acetune.constraints._arrays import Groups, as_labels, as_weights, encode_groups, require_length
 from acetune.core.errors import GoalError
 from acetune.core.goals import Estimate

@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 from numpy.typing import NDArray
 
-from acetune.certification.evidence import GroupRates, another_kind
+from acetune.certification.evidence import another_kind
+from acetune.certification.group_rates import GroupRates
 from acetune.constraints._arrays import (
     Threshold,
     as_column,

@@ -10,7 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 from acetune.certification.account import Account
-from acetune.certification.evidence import Evidence, Refused, evidence_of, normal_quantile
+from acetune.certification.bounds import normal_quantile
+from acetune.certification.evidence import Evidence, Refused, evidence_of
 from acetune.certification.fixed_sequence import Position, choose
 from acetune.certification.planning import more_rows
 from acetune.core.errors import ReportError
