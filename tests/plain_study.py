@@ -298,6 +298,9 @@ def read_result(store: Store) -> StudyResult:
     misses = best_of_each_trial(store, goals, "invalid")
     misses = [found for found in misses if math.isfinite(found.violation)]
     candidates = read_candidates(store, goals, json.loads(info["settings"]), uses)
+    best = _answer(candidates)
+    if best is not None:  # what is recommended is no miss, whatever another check of it said
+        misses = [found for found in misses if (found.trial, found.step) != (best.trial, best.step)]
     states = store.rows(f"SELECT state, reason, reason_numbers FROM ({LATEST_ATTEMPTS})")
     why = [
         in_words(store, row["reason"], row["reason_numbers"], short=True)
@@ -315,7 +318,7 @@ def read_result(store: Store) -> StudyResult:
     return StudyResult(
         study=store.path,
         goals=goals,
-        best=_answer(candidates),
+        best=best,
         nearest_miss=misses[0] if misses else None,
         candidates=candidates,
         ledger=read_ledger(store),

@@ -22,7 +22,7 @@ from acetune.ray import AceScheduler, best_result
 from . import trainables
 from .helpers import fit, rows, wait_for
 
-XS = [0.4, 0.9, 0.3, 0.6, 0.1, 0.35, 0.2, 0.45]
+XS = [0.4, 0.9, 0.3, 0.6, 0.45]
 
 
 def main(what: str, folder: Path, address: str | None = None, limit: str = "0.5") -> None:

@@ -178,7 +178,7 @@ def test_the_driver_is_killed_and_the_experiment_restored(tmp_path: Path) -> Non
     driver = drive("fit", tmp_path)
     study = tmp_path / "experiment" / "acetune.db"
     wait_for(study.exists, 90)
-    wait_for(lambda: len(rows(tmp_path, "SELECT * FROM reports")) >= 25, 90)
+    wait_for(lambda: len(rows(tmp_path, "SELECT * FROM reports")) >= 15, 90)
     os.killpg(driver.pid, signal.SIGKILL)
     driver.communicate()
     before = rows(tmp_path, "SELECT * FROM reports ORDER BY seq")

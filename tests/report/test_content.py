@@ -153,7 +153,7 @@ def test_numbers_are_those_of_the_file(study: Written) -> None:
 
 
 @given(studies())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_numbers_of_a_study_that_grows(study: Written) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "study.db"

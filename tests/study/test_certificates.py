@@ -209,7 +209,15 @@ class Broken(Estimate):
 def test_a_bound_that_cannot_be_computed_leaves_the_study_whole(study: Path) -> None:
     result = run(study, fresh(dict.fromkeys(range(1, 5), Broken(1.0, 0.1))))
     words = "g cannot be certified: its bound could not be computed: ZeroDivisionError: no rows"
-    assert result.status == "holds" and words in str(result)
+    assert result.status == "holds" and words in str(result), str(result)
+
+
+def test_what_nobody_measured_on_fresh_rows_says_how_to_and_that_works(study: Path) -> None:
+    before = run(study, None)
+    assert before.status == "unconfirmed"
+    assert "give the same call confirm=... and rows that the search has not used" in str(before)
+    after = run(study, fresh(dict.fromkeys(range(1, 5), SURE)))
+    assert after.status == "certified" and "give the same call" not in str(after)
 
 
 def test_every_constraint_must_pass(study: Path) -> None:

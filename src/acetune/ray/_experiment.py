@@ -22,6 +22,7 @@ from acetune.policies.stopper import stopper_of
 from acetune.ray import _result_format as wire
 from acetune.ray.broadcast import Publisher, Terms, View
 from acetune.study.coordinator import StudyCoordinator
+from acetune.study.findings import RAY_TUNE
 from acetune.study.opening import OnChangedCheck, describe_study, open_study
 from acetune.study.session import Session, StudyTrial
 from acetune.study.store import Durability, Store
@@ -74,7 +75,7 @@ class Experiment:
         self._notice = SayOnce(logger.warning)
         stopper.on_repeat = self._notice
         settings = {
-            "engine": "ray tune",
+            "engine": RAY_TUNE,
             "confirm_top": terms.confirm_top,
             "keep_models": terms.keep_models,
             "durability": durability,

@@ -23,7 +23,7 @@ from acetune.study.claims import (
     towards_a_certificate,
     trust_in_best,
 )
-from acetune.study.findings import FoundCheckpoint
+from acetune.study.findings import RAY_TUNE, FoundCheckpoint
 from acetune.study.reader import StudyView
 from acetune.study.report_arrays import UNCHECKED, VALID
 from acetune.study.result import StudyResult, result_of
@@ -146,7 +146,7 @@ def _study(view: StudyView, result: StudyResult) -> dict[str, Any]:
         ],
         "config_limits": [_config_limit(c) for c in info["constraints"] if c["on"] == "config"],
         "policy": f"{name} ({options})" if options else name,
-        "searcher": settings.get("searcher") or ("Ray's own" if engine == "ray tune" else ""),
+        "searcher": settings.get("searcher") or ("Ray's own" if engine == RAY_TUNE else ""),
         "engine": engine or "local",
         "workers": settings.get("workers"),
         "max_trials": settings.get("max_trials"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from acetune.core.formatting import count, number
 from acetune.core.goals import Constraint, Goals
-from acetune.study.findings import Bound, Confirmation, FoundCheckpoint, broken_on_fresh
+from acetune.study.findings import RAY_TUNE, Bound, Confirmation, FoundCheckpoint, broken_on_fresh
 
 if TYPE_CHECKING:
     from acetune.study.result import StudyResult
@@ -61,9 +61,23 @@ def towards_a_certificate(result: StudyResult) -> str | None:
                 "measure it on fresh rows by the check of now: confirm=..., with other rows, named "
                 "by confirm_data=..., since a look has tested it on these"
             )
-        mend = "mend confirm and make the same call again"
-        return None if _confirm_error(result, best) is None else mend
+        if _confirm_error(result, best) is not None:
+            return "mend confirm and make the same call again"
+        return _measure_it_on_fresh_rows(result, best)
     return f"promise no limit yet; {_what_it_takes(result, best)}{_safer(result, best)}"
+
+
+def _measure_it_on_fresh_rows(result: StudyResult, best: FoundCheckpoint) -> str | None:
+    """Where nobody has looked at fresh data; None: there is nothing to look for, or no way."""
+    if not result.goals.constraints:
+        return None
+    if json.loads(result.info["settings"]).get("engine") == RAY_TUNE:
+        return None  # only tune() asks confirm
+    kept = "" if best.checkpoint is not None else ", a report of models (trial.report(model=...))"
+    return (
+        f"give the same call confirm=...{kept} and rows that the search has not used: it goes on "
+        "from here and tests what it found. acetune plan says how many rows that takes"
+    )
 
 
 def _what_it_takes(result: StudyResult, best: FoundCheckpoint) -> str:
@@ -232,8 +246,10 @@ def _bounded(limit: Constraint, bound: Bound) -> str:
     """The limit, how far it could be moved in the test, and by which method."""
     near = number(limit.limit, 6)
     strictest = ""
+    if bound.rows is not None:
+        strictest = f"; {bound.rows:,} {bound.unit}"
     if bound.value is not None:
-        strictest = f"; a limit of {number(bound.value, 4)} would have passed too"
+        strictest += f"; a limit of {number(bound.value, 4)} would have passed too"
     about = ", approximate" if bound.approximate else ""
     return f" (limit {limit.sense} {near}{strictest}; {bound.how}{about})"
 

@@ -14,6 +14,7 @@ from acetune.core.goals import Constraint, Estimate, Goals
 from acetune.trial.artifacts import Kept, load_model
 
 Status = Literal["certified", "holds", "unconfirmed", "broken"]
+RAY_TUNE = "ray tune"  # the engine of a study that a Tuner of one's own runs
 _NORMAL_95 = 1.959963984540054
 
 
