@@ -450,7 +450,7 @@ def test_the_forest_learns_from_every_report(tmp_path: Path) -> None:
     xs = [result.config["x"] for result in grid]
     assert xs[0] == 0.9
     # the larger, the better, but 0.42 is the most that ever qualifies
-    assert sum(0.3 <= x <= 0.45 for x in xs[25:]) > 6
+    assert sum(0.3 <= x <= 0.45 for x in xs[25:]) > 4  # of 15; at random 2
     watched = ExperimentCurves(search._space, search._trials)
     written = rows(tmp_path, "SELECT * FROM reports WHERE kind = 'step'")
     assert watched.reports == len(written) > 80  # and not one per trial
