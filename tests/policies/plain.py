@@ -641,19 +641,10 @@ class AdaptiveRule(OtherRule):
         octave = max(length for length in lengths() if length <= max(step, 1))
         if octave >= 8 and step % (octave // 8):
             return 0.0
-        return 1.0 - float((1 - self.in_an_octave(study, step)) ** (1 / min(8, octave)))
-
-    def in_an_octave(self, study: ReferenceStudy, step: int) -> float:
         correlation = math.sin(math.pi * (self.seen(study).order_kept(step) - 0.5))
         lost = NORMAL.inv_cdf(0.9) * math.sqrt(max(0.0, 1 - correlation**2))
-        return min(0.9, NORMAL.cdf(2 * correlation - lost))
-
-    def in_order(self, study: ReferenceStudy, report: Report) -> tuple[float, ...]:
-        """Those that broke a limit when they were last checked are behind all others."""
-        last = self.standing(study, report)
-        if last.stratum == "invalid":
-            return (1.0, last.violation, report.loss)
-        return (0.0, 0.0, report.loss)
+        stopped = min(0.9, NORMAL.cdf(2 * correlation - lost))
+        return 1.0 - float((1 - stopped) ** (1 / min(8, octave)))
 
     def answer_before(self, study: ReferenceStudy, report: Report) -> float:
         """What there is to beat: without what this report's own check has found."""
@@ -681,16 +672,10 @@ class AdaptiveRule(OtherRule):
         invalid = last.stratum == "invalid"
         share = self.invalid_truncation if invalid else self.share(study, report.step)
         report.stop = n >= 4 and better >= n - cut_of(share, n)
-        if not report.stop and len(study.attempts) <= 20 and max(1, report.step) in lengths():
-            everyone = [r for r in standing(study) if r.step == report.step]
-            ahead, of = among(report, everyone, lambda r: self.in_order(study, r))
-            cut = cut_of(self.in_an_octave(study, report.step), of)
-            if of >= 3 and ahead >= of - cut:
-                report.stop, report.rank, report.of = True, ahead + 1, of
-        if last.stratum == "unchecked" and report.stop:
+        if last.stratum == "unchecked":
             valid = sum(check.valid for check in study.checks)
             if 2 * valid < len(study.checks) - valid and self.seen(study).agreement() < 0.2:
-                report.stop, report.rank, report.of = False, better + 1, n
+                report.stop = False
         excess, total = self.excess(study, last), study.attempts[report.trial].total
         known = self.known(study)
         if excess > 0 and total is not None and known.trend.pairs >= 3 and better >= n / 4:

@@ -26,20 +26,11 @@ GOES_ON = Decision(Action.CONTINUE, "kept for the test", "unchecked")
 def stopper(*names: str, **options: Any) -> Stopper:
     """Minimises under ``g <= 1``, or under such limits of these names."""
     limits = [Constraint(name, upper=1.0) for name in names or ("g",)]
-    return past_the_first(
-        Stopper(objective="loss", mode="min", constraints=limits, policy=Adaptive(**options))
-    )
+    return Stopper(objective="loss", mode="min", constraints=limits, policy=Adaptive(**options))
 
 
 def unconstrained() -> Stopper:
-    return past_the_first(Stopper(objective="loss", mode="min", policy=Adaptive()))
-
-
-def past_the_first(study: Stopper) -> Stopper:
-    """Twenty trials have begun, of which nothing is known."""
-    for index in range(20):
-        study.start(f"one of the first {index}", 100)
-    return study
+    return Stopper(objective="loss", mode="min", policy=Adaptive())
 
 
 def g(x: float) -> dict[str, float]:
@@ -184,7 +175,7 @@ def test_nobody_is_stopped_at_the_last_step() -> None:
     study = unconstrained()
     for index in range(6):
         study.start(index, 1).observe(1, float(index))
-    assert {study.history.trials[index].state for index in range(6)} == {"finished"}
+    assert {record.state for record in study.history.trials.values()} == {"finished"}
     assert str(study.start("a", 1).observe(1, 9.0).reason).startswith(
         "last step, the trial finishes; rank 7 of 7 at step 1"
     )
@@ -199,59 +190,6 @@ def test_between_checks_a_trial_is_ranked_as_it_was_found() -> None:
         assert decision.rank == decision.of == index + 1
         assert decision.stop == (index == 3)  # two fifths of four
     assert str(decision.reason).startswith("rank 4 of 4 at step 2 among the invalid: in the worst")
-
-
-# -- whom to stop: the first twenty trials ---------------------------------------------------------
-
-
-def beginning(limits: int = 1) -> Stopper:
-    """A study in which nobody has begun."""
-    its = [Constraint("g", upper=1.0)][:limits]
-    return Stopper(objective="loss", mode="min", constraints=its, policy=Adaptive(hope=0.0))
-
-
-def test_of_the_first_those_that_broke_a_limit_are_behind_all_others() -> None:
-    study = beginning()
-    for index, (loss, excess) in enumerate([(3.0, -0.5), (0.0, 0.4)]):
-        assert not study.start(index, 100).observe(1, loss, g(excess)).stop
-    farther = study.start("farther", 100).observe(1, -1.0, g(0.6))  # the worst of three
-    assert farther.stop and (farther.rank, farther.of) == (3, 3)
-    assert str(farther.reason) == (
-        "rank 3 of 3 at step 1 among the first trials, those that broke a limit last: in the worst "
-        "56%; pairs of trials kept their order from about here on in 70% of cases"
-    )
-    assert farther.because.short == "among the worst of the first trials at its step"
-    assert not study.start("nearer", 100).observe(1, 9.0, g(0.2)).stop  # 2nd of 4: two go on
-    between = study.start("between", 100).observe(1, -9.0, g(0.5))
-    assert between.stop and (between.rank, between.of) == (4, 5)
-    assert not study.start("unchecked", 100).observe(1, 2.0).stop  # the best of six
-    behind = study.start("behind", 100).observe(1, 4.0)  # 3rd of 7: four go on
-    assert not behind.stop
-
-
-def test_the_first_are_ranked_together_where_their_steps_have_doubled() -> None:
-    study = beginning(limits=0)
-    trials = [study.start(index, 100) for index in range(3)]
-    for step in (3, 5, 6, 7, 9):  # by twos and threes, nobody is stopped in between
-        assert not any(trial.observe(step, float(i)).stop for i, trial in enumerate(trials))
-    assert [trial.observe(16, float(i)).stop for i, trial in enumerate(trials)] == [
-        False,
-        False,
-        True,
-    ]
-
-
-@pytest.mark.parametrize(("begun", "stopped"), [(20, True), (21, False)])
-def test_later_ones_are_ranked_with_those_whose_check_came_out_the_same(
-    begun: int, stopped: bool
-) -> None:
-    study = beginning()
-    trials = [study.start(index, 100) for index in range(begun - 1)]
-    for trial in trials[:2]:
-        trial.observe(1, 0.0, g(-0.5))
-    decision = study.start("last", 100).observe(1, -1.0, g(0.5))
-    assert decision.stop == stopped
-    assert (decision.rank, decision.of) == ((3, 3) if stopped else (1, 1))
 
 
 # -- whom to stop: never checked -----------------------------------------------------------------

@@ -102,7 +102,6 @@ def with_token(folder: Path, options: dict[str, Any], quiet: dict[str, Any]) -> 
         confirm=lambda model: {"g": acetune.Estimate(model["x"], 0.01)},
         max_trials=3,
         workers=2,
-        policy="none",
         engine="ray",
         study=folder / "study.db",
         progress=False,

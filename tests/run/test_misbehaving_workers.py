@@ -73,7 +73,7 @@ def require_others_went_well(study: Path, reason: str) -> None:
     assert [row["state"] == "failed" for row in found] == [False, True, False, False]
     assert {row["state"] for row in found} <= {"finished", "failed", "stopped"}
     assert reason in found[1]["reason"]
-    assert len(report_rows(study)) >= 7
+    assert len(report_rows(study)) >= 8
     require_same_decisions(study, acetune.Adaptive())
 
 

@@ -27,7 +27,6 @@ def train(trial):
 def run(**options):
     return acetune.tune(
         train, {"x": acetune.uniform(0, 1)}, objective="loss", mode="min", workers=1, seed=0,
-        policy="ace:truncation=0,interval=1",
         constraints=[acetune.Constraint("size <b>", upper=9, check=lambda model: model)], **options,
     )
 """

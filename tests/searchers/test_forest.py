@@ -103,7 +103,7 @@ def configurations(study: Path, *max_trials: int) -> list[dict[str, Any]]:
             study,
             space={"x": acetune.uniform(0.0, 1.0), "y": acetune.uniform(0.0, 1.0)},
             searcher="forest",
-            seed=4,
+            seed=5,
             max_trials=most,
             constraints=[LIMIT],
             points=[{"x": 0.5}],

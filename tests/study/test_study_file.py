@@ -492,9 +492,8 @@ def test_trials_of_a_training_function_that_never_worked_do_not_count(study: Pat
         raise ImportError("no such thing")
 
     with pytest.raises(StudyError, match="3 trials failed one after another"):
-        tune(crash, study, xs=range(4), max_trials=3, max_failures=3, policy=acetune.NoStopping())
-    again = tune(train, study, xs=range(3), max_trials=3, policy=acetune.NoStopping())
-    assert again.counts == {"finished": 3}
+        tune(crash, study, xs=range(4), max_trials=3, max_failures=3)
+    assert tune(train, study, xs=range(3), max_trials=3).counts == {"finished": 3}
 
 
 def test_a_failed_trial_counts_where_others_have_reported(study: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from acetune.core.decision import STRATA, Action, Decision, Stratum
+from acetune.core.decision import Action, Decision, Stratum
 from acetune.core.errors import GoalError
 from acetune.core.history import History
 from acetune.core.learning import Trend, combined
@@ -28,13 +28,6 @@ _WORST = Wording(
     "rank {rank} of {of} at step {step} among the {stratum}: in the worst {share:.0%}; pairs of "
     "trials kept their order from about here on in {order:.0%} of cases",
     "among the worst of the {stratum} at its step",
-)
-_BEHIND = Wording(
-    "worst_of_the_first",
-    "rank {rank} of {of} at step {step} among the first trials, those that broke a limit last: in "
-    "the worst {share:.0%}; pairs of trials kept their order from about here on in {order:.0%} of "
-    "cases",
-    "among the worst of the first trials at its step",
 )
 _SPARED = Wording(
     "spared_as_learned",
@@ -69,7 +62,6 @@ _BEST = 2.0  # trials this many standard deviations ahead in the end
 _SAFETY = 1.2815515655446008  # are kept at each octave with a probability of 0.9: its quantile
 _EXPECTED, _WEIGHT = 0.7, 4.0  # order kept before anything is known, and how many trials that is
 _FEWEST = 4  # reports at a step, from which on the worst are stopped
-_FIRST, _FEWEST_OF_FIRST = 20, 3  # trials, which are ranked together; from so many at a step on
 _MOST = 0.9  # share that is stopped in an octave at most
 _TRAINED = 0.25  # share of its steps after which a trial may be said not to catch up
 _NEAREST = 0.25  # of those at a step: the share that is neither hopeless nor unable to catch up
@@ -90,8 +82,6 @@ class Adaptive(Policy):
       same. How many of the worst are stopped follows from how well the order of trials was kept
       from that step on by those that went further: where curves do not cross, most are stopped
       early; where they do, few.
-    - **The first 20 trials** are ranked together, where the number of steps doubles: those that
-      broke a limit at their last check behind all others. Within strata there are too few of them.
     - **When to check.** How far beyond the limits checkpoints lie is followed along training. Where
       limits are lost, a trial is checked just before; where they are gained, once they may be
       reached; where neither, when it has trained for a while since its last check. Cheap checks do
@@ -107,7 +97,7 @@ class Adaptive(Policy):
     - Of several constraints, those after the first broken one are not measured.
 
     What cannot be learned yet behaves like a truncation of about half while the number of steps
-    doubles, once there are three reports at a step.
+    doubles, once there are four reports at a step.
 
     Parameters
     ----------
@@ -209,18 +199,13 @@ class Adaptive(Policy):
         order = learned.order_kept(step, _EXPECTED, _WEIGHT)
         share = self.invalid_truncation if stratum == "invalid" else _share_stopped(step, order)
         numbers: dict[str, Value] = {"share": share, "order": order, "stratum": stratum}
-        action, why, place = Action.CONTINUE, _KEPT, (better, n)
+        action, why = Action.CONTINUE, _KEPT
         if n >= _FEWEST and in_worst(share, better, n):
-            action, why = Action.STOP, _WORST
-        elif len(history.trials) <= _FIRST:
-            behind, of_all = _among_all(stratum, filing, report, history)
-            most = _stopped_in_an_octave(order)
-            if of_all >= _FEWEST_OF_FIRST and in_worst(most, behind, of_all):
-                action, why, place = Action.STOP, _BEHIND, (behind, of_all)
-                numbers = {"share": most, "order": order, "stratum": stratum}
-        may_be_spared = action is Action.STOP and stratum == "unchecked" and trial.progress.planned
-        if may_be_spared and _rarely_valid(history.costs) and learned.agreement < _AGREES:
-            action, why, place = Action.CONTINUE, _SPARED, (better, n)
+            spared = stratum == "unchecked" and trial.progress.planned
+            if spared and _rarely_valid(history.costs) and learned.agreement < _AGREES:
+                why = _SPARED
+            else:
+                action, why = Action.STOP, _WORST
         if action is Action.CONTINUE and better >= _NEAREST * n:
             if excess > 0:
                 chance, by = self._chance(trial.progress, report, excess, history)
@@ -232,7 +217,7 @@ class Adaptive(Policy):
                 if gained < needed:
                     action, why = Action.STOP, _CANNOT_CATCH_UP
                     numbers = {"needed": needed, "gained": gained}
-        return Decision(action, why, report.stratum, place[0] + 1, place[1], step, numbers)
+        return Decision(action, why, report.stratum, better + 1, n, step, numbers)
 
     def _chance(
         self, trial: Progress, report: Observation, excess: float, history: History
@@ -284,30 +269,9 @@ def _share_stopped(step: int, order: float) -> float:
     rungs = min(_RUNGS, 1 << octave)
     if octave >= 3 and (step * rungs >> octave) == ((step - 1) * rungs >> octave):
         return 0.0
-    return float(1 - (1 - _stopped_in_an_octave(order)) ** (1 / rungs))
-
-
-def _stopped_in_an_octave(order: float) -> float:
     kept_order = min(max(order, 0.0), 1.0)
     correlation = math.sin(math.pi * (kept_order - 0.5))
     safe = _BEST * correlation - _SAFETY * math.sqrt(max(0.0, 1 - correlation**2))
     worse = 0.5 * (1.0 + math.erf(safe / _ROOT_2))  # the normal distribution's share below it
-    return min(_MOST, worse)
-
-
-def _among_all(
-    stratum: Stratum, filing: Filing, report: Observation, history: History
-) -> tuple[int, int]:
-    """How many of all at a step are better, the invalid behind the others, and of how many.
-
-    None is, of none, between the steps at which their number has doubled.
-    """
-    step = max(report.step, 1)  # a step 0 of Optuna's counts as the first
-    if step & (step - 1):
-        return 0, 0
-    groups = {name: history.group((report.step, name)) for name in STRATA}
-    n = sum(len(group.keys) for group in groups.values()) + 1
-    if stratum == "invalid":
-        others = len(groups["valid"].keys) + len(groups["unchecked"].keys)
-        return groups["invalid"].better_than(filing.key) + others, n
-    return sum(groups[name].better_than(report.loss) for name in ("valid", "unchecked")), n
+    stopped = min(_MOST, worse)
+    return float(1 - (1 - stopped) ** (1 / rungs))
