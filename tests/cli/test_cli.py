@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -152,6 +153,21 @@ def test_mistakes_get_a_line_and_no_traceback(
     assert "Traceback" not in printed
     for word in words:
         assert word in printed
+
+
+@pytest.mark.parametrize("verb", ["show", "report", "resume"])
+def test_a_pipe_is_no_study_and_is_not_waited_for(tmp_path: Path, verb: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "pipe is not a study file" in acetune(verb, "pipe", cwd=tmp_path, ok=False)
+
+
+def test_in_a_folder_that_was_deleted(tmp_path: Path) -> None:
+    lines = "import os; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')"
+    code = f"{lines}; import sys; sys.argv[1:] = ['show', 'x.db']; from acetune import cli; "
+    command = [sys.executable, "-c", code + "cli.main()"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    said = "acetune: the folder that you are in has been deleted: go to another one\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 def test_a_study_from_python_names_the_way_to_resume_it(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -91,9 +92,18 @@ def _options(
     pass
 
 
+def _require_a_folder() -> None:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        text = "the folder that you are in has been deleted: go to another one"
+        raise AcetuneError(text) from None
+
+
 def main() -> None:
     """Entry point; errors that people can act on are shown without a traceback."""
     try:
+        _require_a_folder()
         app()
     except AcetuneError as error:
         sys.stderr.write(f"acetune: {harmless(str(error))}\n")

@@ -35,6 +35,8 @@ def connect_to_read(path: Path, options: str = "") -> Connection:
     ``options`` are further ones of SQLite's address of a file, such as ``&immutable=1``.
     """
     address, file = reading_address(path), path.resolve()
+    if _never_ends(file):
+        raise sqlite3.OperationalError("it is a pipe or a device, not a file")
     effective = os.access in os.supports_effective_ids
     if options or os.access(file.parent, os.W_OK, effective_ids=effective):
         return sqlite3.connect(address + options, uri=True, timeout=10)
@@ -45,6 +47,11 @@ def connect_to_read(path: Path, options: str = "") -> Connection:
         db.close()
         return _connect_where_nothing_can_be_written(file)
     return db
+
+
+def _never_ends(path: Path) -> bool:
+    """Whether opening it would wait, for ever perhaps."""
+    return path.exists() and not (path.is_file() or path.is_dir())
 
 
 def _connect_where_nothing_can_be_written(file: Path) -> Connection:
@@ -88,7 +95,7 @@ def is_accompanied(path: Path) -> bool:
 
 def lacks_log(path: Path) -> bool:
     """Whether a file that may have a log is alone, and nobody is about to write it."""
-    if is_accompanied(path):
+    if is_accompanied(path) or _never_ends(path):
         return False
     # nobody writes it, so it may be opened by hand; a copy that SQLite has made needs no log
     with path.open("rb") as opened:
