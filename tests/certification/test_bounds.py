@@ -292,6 +292,16 @@ def test_values_are_estimates_and_travel() -> None:
         (lambda: Mean([0.5, 0.1], clusters=["a", None]), "row 1 has no cluster \\(None\\)"),
         (lambda: Mean([0.5, 0.1], clusters=np.array([np.nan, 1.0])), "row 0 has no cluster"),
         (lambda: Mean([0.5, 0.1], clusters=pd.array([1, pd.NA])), "row 1 has no cluster"),
+        (
+            lambda: Mean([0.5, 0.1], clusters=[["a"], ["b"]]),
+            "one name per row; row 0 has \\['a'\\]",
+        ),
+        (lambda: Mean([0.5, 0.1], clusters=np.ones((2, 2))), "one name per row; row 0 has array"),
+        (
+            lambda: Mean([0.5, 0.1], clusters=np.ma.array([1, 2], mask=[0, 1])),
+            "one name per row; row 1 has masked",
+        ),
+        (lambda: Mean([0.5, 0.1], clusters=2), "one name per row, got 2"),  # type: ignore[arg-type]
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Any, words: str) -> None:

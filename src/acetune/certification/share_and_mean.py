@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence, Sized
 from typing import Any, Self
 
 import numpy as np
@@ -129,9 +129,13 @@ def cluster_means(values: NDArray[np.float64], clusters: Sequence[Any]) -> NDArr
     >>> cluster_means(np.array([1.0, 0.0, 0.25, 0.5]), ["a", "a", "b", "c"]).tolist()
     [0.5, 0.25, 0.5]
     """
+    if not isinstance(clusters, Sized):
+        raise GoalError(f"Mean(clusters) needs one name per row, got {clusters!r}")
     if len(clusters) != len(values):
         raise GoalError(f"{len(clusters)} clusters for {len(values)} rows")
     for row, name in enumerate(clusters):
+        if not isinstance(name, Hashable):
+            raise GoalError(f"Mean(clusters) needs one name per row; row {row} has {name!r}")
         if _is_missing(name):  # each NaN would be a cluster of its own
             raise GoalError(f"row {row} has no cluster ({name}): name one, or leave the row out")
     names = {name: place for place, name in enumerate(dict.fromkeys(clusters))}
