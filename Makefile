@@ -9,13 +9,14 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 BENCHMARKS ?= decision_cost suggestion_cost engine_overhead ray_overhead optuna_overhead \
 	replay_speed fairness_metrics keep_model report_and_dashboard scale
 
-.PHONY: help demo quick quick-tests test pythons lint format docs screenshots bench bench-quick \
+.PHONY: help demo quick quick-tests test test-all pythons lint format docs screenshots bench bench-quick \
 	paper release clean
 
 help:
 	@echo "make demo    tune LightGBM under a fairness limit (about a minute)"
 	@echo "make quick   linters, types, import rules and the tests that need no processes (a minute)"
-	@echo "make test    linters, types, import rules and all tests"
+	@echo "make test    linters, types, import rules and the tests"
+	@echo "make test-all the same, with the tests that take long (tests/long_tests.py)"
 	@echo "make pythons the tests on Python 3.11, 3.12 and 3.13 (those without torch)"
 	@echo "make lint    the first three of these"
 	@echo "make docs    the documentation as a site, in site/"
@@ -39,6 +40,10 @@ quick-tests: $(VENV)/.dev
 test: lint
 	@tools/browser.sh
 	$(PYTEST)
+
+test-all: lint
+	@tools/browser.sh
+	$(PYTEST) --all
 
 pythons: $(VENV)/.dev
 	@tools/browser.sh
@@ -75,7 +80,7 @@ bench-quick: $(VENV)/.dev
 paper: $(VENV)/.dev
 	$(BIN)/python -m paper
 
-release: test docs pythons
+release: test-all docs pythons
 	$(BIN)/python tools/release.py
 
 clean:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from long_tests import is_long
 from quick import SLOW_FOLDERS, TESTS, Guard, needs_torch, why_slow
 
 # A call of Ray's in a process without Ray is an error. Ray itself would join whatever cluster it
@@ -18,7 +19,10 @@ os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
 
 GUARD = pytest.StashKey[Guard]()
 # how long an example takes is the machine's affair, and says nothing of the code
-settings.register_profile("all", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# half of Hypothesis' own 100, for time; the rest is what many runs are for
+settings.register_profile(
+    "all", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("all")
 settings.register_profile("quick", settings.get_profile("all"), max_examples=10, derandomize=True)
 
@@ -29,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="no processes, browsers or frameworks, and few examples of each property",
     )
+    parser.addoption("--all", action="store_true", help="those of tests/long_tests.py, too")
     parser.addoption(
         "--without-torch",
         action="store_true",
@@ -79,6 +84,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("quick"):
         config.hook.pytest_deselected(items=[item for item in items if _is_marked(item)])
         items[:] = [item for item in items if not _is_marked(item)]
+    if not config.getoption("all") and not _is_named(config):
+        config.hook.pytest_deselected(items=[item for item in items if is_long(item.nodeid)])
+        items[:] = [item for item in items if not is_long(item.nodeid)]
     if config.getoption("without_torch"):
         config.hook.pytest_deselected(items=[item for item in items if _asks_for_torch(item)])
         items[:] = [item for item in items if not _asks_for_torch(item)]
@@ -86,6 +94,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # to one process at the end, while the other has nothing to do. The longest lie at the top: they
     # run the examples and the pages of the documentation.
     items.sort(key=lambda item: (not _is_slow(item.path), item.path.parent != TESTS))
+
+
+def _is_named(config: pytest.Config) -> bool:
+    """Whether tests were asked for by name: then none of them is left out."""
+    return config.args_source is pytest.Config.ArgsSource.ARGS
 
 
 def _is_marked(item: pytest.Item) -> bool:

@@ -57,7 +57,9 @@ def in_cluster(folder: Path, options: dict[str, Any], quiet: dict[str, Any]) -> 
     """Three nodes; one of the two that train is taken away in the middle."""
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
     nodes = [cluster.add_node(num_cpus=2, resources={"training": 1}) for _ in range(2)]
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
 

@@ -24,6 +24,7 @@ from acetune.study.claims import claim
 from acetune.study.reader import StudyView
 from acetune.study.summary import summary_rows
 from run.helpers import Events, append_line, by_hand, g_of, read_lines, rows, tune
+from study.hostile_values import NoEvidence
 
 # trial 2 is best and boldest, then 3, 1, 4, each safer than the one before
 TABLE = [[(3.0, 1.2)], [(1.0, 1.8)], [(2.0, 1.5)], [(4.0, 0.9)]]
@@ -200,14 +201,8 @@ def test_exact_constraints_are_compared(study: Path) -> None:
     assert result.status == "certified"
 
 
-class Broken(Estimate):
-    @property
-    def evidence(self) -> object:
-        raise ZeroDivisionError("no rows")
-
-
 def test_a_bound_that_cannot_be_computed_leaves_the_study_whole(study: Path) -> None:
-    result = run(study, fresh(dict.fromkeys(range(1, 5), Broken(1.0, 0.1))))
+    result = run(study, fresh(dict.fromkeys(range(1, 5), NoEvidence(1.0, 0.1))))
     words = "g cannot be certified: its bound could not be computed: ZeroDivisionError: no rows"
     assert result.status == "holds" and words in str(result), str(result)
 
