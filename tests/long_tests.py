@@ -16,6 +16,8 @@ LONG = (
     "tests/ray_tune/test_faults.py::test_two_experiments_at_once_in_one_cluster",
     "tests/run/test_ray_faults.py::test_two_studies_at_once_in_one_cluster",
     "tests/constraints/test_latency_ray.py",
+    "tests/ray_tune/test_misbehaving.py",
+    "tests/run/test_interrupt.py::test_one_signal_ends_cleanly_and_the_next_call_goes_on[2-ray]",
     "tests/ray_tune/test_distributed.py::test_both_ranks_end_at_the_same_step[True]",
     "tests/test_documentation_frameworks.py::test_the_code_of_a_page_runs[howto/from_ray_tune.md]",
     "tests/test_documentation_frameworks.py::test_the_code_of_a_page_runs[howto/cluster.md]",
@@ -27,7 +29,8 @@ LONG = (
     # every page, where one of each kind is looked at anyway
     "tests/test_documentation.py::test_every_page_is_for_everyone_and_fits_a_phone",
     "tests/test_documentation.py::test_nothing_on_the_site_comes_from_the_network",
-    # simulations
+    # simulations, and rounds of the campaign of faults
+    "tests/test_chaos.py",
     "tests/study/test_false_certificates.py::test_no_more_than_promised[both",
     "tests/study/test_false_certificates.py::test_no_more_than_promised[the same rows",
     "tests/paper_experiments/test_reproduce_live.py::"
