@@ -10,7 +10,7 @@ LONG = (
     "tests/grid_benchmark/test_grid_benchmark.py::test_a_run_that_was_broken_off_goes_on",
     "tests/grid_benchmark/test_peers.py::test_races_that_were_broken_off_go_on_from_the_file",
     "tests/grid_benchmark/test_population.py::test_from_end_to_end",
-    # each starts a Ray cluster of its own
+    # with Ray, or with a framework that takes long to load; others of their kind are not here
     "tests/ray_tune/test_faults.py::test_a_node_is_taken_away",
     "tests/ray_tune/test_faults.py::test_in_a_cluster_that_asks_for_a_token",
     "tests/ray_tune/test_faults.py::test_two_experiments_at_once_in_one_cluster",

@@ -350,9 +350,7 @@ def test_every_page_is_for_everyone_and_fits_a_phone(site: Path) -> None:
     with browsing() as browser, opened(browser, site / "index.html", width=390) as watched:
         for page in pages:
             watched.page.goto(page.as_uri())
-            made_from_docstrings = page.parent.name == "reference" and page.stem != "constraints"
-            if not made_from_docstrings:  # alike, and long: one of them stands for all
-                assert watched.serious_findings(contrast=False) == [], page
+            assert watched.serious_findings(contrast=False) == [], page
             wide = "document.documentElement.scrollWidth > innerWidth"
             assert not watched.page.evaluate(wide), page
 

@@ -129,8 +129,8 @@ def test_the_distance_to_the_limit_is_told_in_standard_errors(study: Path) -> No
     text = str(result)
     assert "unconfirmed: nothing was measured on fresh data" in text
     assert "; g is 2.5 standard errors below its limit" in text
-    # models are reported for what comes next
-    assert "next           give the same call confirm=..., a report of models (trial.repo" in text
+    # there is none to go on with
+    assert "next           only a model that was kept can be tested: report models (trial." in text
 
 
 @pytest.mark.parametrize(

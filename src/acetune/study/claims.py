@@ -69,14 +69,18 @@ def towards_a_certificate(result: StudyResult) -> str | None:
 
 def _measure_it_on_fresh_rows(result: StudyResult, best: FoundCheckpoint) -> str | None:
     """Where nobody has looked at fresh data; None: there is nothing to look for, or no way."""
-    if not result.goals.constraints:
-        return None
+    if not result.goals.constraints or result.ended is None or result.interrupted:
+        return None  # its confirm may be yet to come
     if json.loads(result.info["settings"]).get("engine") == RAY_TUNE:
         return None  # only tune() asks confirm
-    kept = "" if best.checkpoint is not None else ", a report of models (trial.report(model=...))"
+    if best.checkpoint is None:
+        return (
+            "only a model that was kept can be tested: report models (trial.report(model=...)) and "
+            "give confirm=..., with rows that the search has not used"
+        )
     return (
-        f"give the same call confirm=...{kept} and rows that the search has not used: it goes on "
-        "from here and tests what it found. acetune plan says how many rows that takes"
+        "give the same call confirm=... and rows that the search has not used: it goes on from "
+        "here and tests what it found. acetune plan says how many rows that takes"
     )
 
 
