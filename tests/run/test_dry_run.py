@@ -44,7 +44,7 @@ def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.chdir(tmp_path)
     yield
-    assert [path.name for path in tmp_path.iterdir() if path.name != "study.py"] == []
+    assert [path.name for path in tmp_path.iterdir() if path.name != "rehearsed_here.py"] == []
 
 
 def test_times_and_an_estimate() -> None:
@@ -134,7 +134,8 @@ def test_the_command(tmp_path: Path) -> None:
         "STUDY = dict(space={'x': acetune.uniform(0, 1)}, objective='auc', mode='max',\n"
         "    constraints=[acetune.Constraint('gap', upper=5, check=lambda m: m)], max_trials=3)\n"
     )
-    (tmp_path / "study.py").write_text(code)
-    done = CliRunner().invoke(app, ["run", "study.py", "--dry-run"])
+    # the name stays among the imported modules, so it is not that of a folder of tests
+    (tmp_path / "rehearsed_here.py").write_text(code)
+    done = CliRunner().invoke(app, ["run", "rehearsed_here.py", "--dry-run"])
     assert done.exit_code == 0, done.output
     assert "dry run: no error" in done.output and "all trials" in done.output
