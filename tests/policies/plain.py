@@ -485,13 +485,17 @@ class Known(NamedTuple):
             passed = max(0.0, log(at) - log(checked_at))
             change = moved(slopes, max(at, checked_at)) - moved(slopes, checked_at)
             mean, deviation = excess + change, spread * math.sqrt(passed + 0.05)
-        return statistics.NormalDist(mean, max(deviation, 1e-9)).cdf(0.0)
+        # not NormalDist.cdf, which rounds hardly any chance to none: two of them would be a tie
+        return math.erfc(mean / max(deviation, 1e-9) / math.sqrt(2)) / 2
 
     def slope(self, step: int) -> float:
         """At a step."""
         slopes = self.trend.slopes
         stretch = sum(4**i <= step for i in range(1, 40))
-        return slopes[min(stretch, len(slopes) - 1)] if slopes else 0.0
+        slope = slopes[min(stretch, len(slopes) - 1)] if slopes else 0.0
+        if 0 < abs(slope) < 1e-9:
+            raise CloseCallError
+        return slope
 
     def best_chance(self, first: int, last: int, checked_at: int, excess: float) -> float:
         """To hold the limits at the first step, the last, or where a slope changes between."""
