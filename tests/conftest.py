@@ -19,11 +19,11 @@ os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
 
 GUARD = pytest.StashKey[Guard]()
 # how long an example takes is the machine's affair, and says nothing of the code
-# 50 examples where a property says nothing else, instead of Hypothesis' own 100: to save time
 settings.register_profile(
-    "all", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "all", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("all")
+settings.register_profile("half", settings.get_profile("all"), max_examples=50)
 settings.register_profile("quick", settings.get_profile("all"), max_examples=10, derandomize=True)
 
 
@@ -33,7 +33,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="no processes, browsers or frameworks, and few examples of each property",
     )
-    parser.addoption("--all", action="store_true", help="those of tests/long_tests.py, too")
+    parser.addoption(
+        "--all",
+        action="store_true",
+        help="those of tests/long_tests.py, too, and all examples of each property, not half",
+    )
     parser.addoption(
         "--without-torch",
         action="store_true",
@@ -49,6 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("quick")
         config.stash[GUARD] = guard = Guard()
         sys.addaudithook(guard.notice)
+    elif not config.getoption("all"):
+        settings.load_profile("half")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -77,7 +77,7 @@ def test_every_way_to_start_a_process_is_known(event: str, details: tuple[Any, .
         guard.notice(event, details)
 
 
-def test_a_quick_run_tries_few_examples() -> None:
-    is_quick = settings.get_current_profile_name() == "quick"
-    assert examples(60).max_examples == (10 if is_quick else 60)
-    assert examples(6).max_examples == 6
+def test_how_many_examples_are_tried() -> None:
+    profile = settings.get_current_profile_name()
+    assert examples(60).max_examples == {"quick": 10, "half": 30, "all": 60}[profile]
+    assert examples(5).max_examples == {"quick": 5, "half": 3, "all": 5}[profile]

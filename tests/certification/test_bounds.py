@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -32,12 +32,13 @@ from acetune.certification.evidence import (
 from acetune.certification.group_rates import GroupRates, Rate
 from acetune.certification.share_and_mean import Mean, Share, cluster_means
 from acetune.core.errors import GoalError
+from properties import examples
 
 # -- the binomial distribution -----------------------------------------------------------------
 
 
 @given(st.integers(1, 50_000), st.floats(0, 1), st.floats(1e-6, 1 - 1e-6))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_tails_are_scipys(rows: int, part: float, share: float) -> None:
     count = round(rows * part)
     at_most = stats.binom.cdf(count, rows, share)
@@ -47,7 +48,7 @@ def test_tails_are_scipys(rows: int, part: float, share: float) -> None:
 
 
 @given(st.integers(1, 20_000), st.floats(0, 1), st.sampled_from([0.2, 0.05, 0.001, 1e-6]))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_clopper_pearson_is_scipys(rows: int, part: float, level: float) -> None:
     count = round(rows * part)
     upper = 1.0 if count == rows else stats.beta.ppf(1 - level, count + 1, rows - count)
@@ -108,7 +109,7 @@ def slow_p_value(
     st.floats(0, 1),
     st.sampled_from([(1.0, 0.1), (1.0, 0.3), (0.8, 0.0), (0.5, 0.0)]),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_two_shares_against_all_outcomes(
     n: int, m: int, left: float, right: float, way: tuple[float, float]
 ) -> None:
@@ -167,7 +168,7 @@ def slow_bets(values: list[float], limit: float) -> float:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60), st.floats(0.01, 0.99))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_bets_against_row_by_row(values: list[float], limit: float) -> None:
     fast = bounded_means.betting_p_value(np.array(values), limit)
     assert fast == pytest.approx(slow_bets(values, limit), rel=1e-9)

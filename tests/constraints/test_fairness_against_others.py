@@ -10,12 +10,13 @@ import fairlearn.metrics
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acetune.constraints import FairnessCheck, fairness
 from acetune.core.errors import GoalError
 from constraints.slow_fairness import slow_metric
+from properties import examples
 
 NAMES = fairness.__all__
 GROUPS = ["a", "b", "c", "d"]
@@ -59,7 +60,7 @@ def rates_that_are_zero(drawn: dict[str, Any]) -> set[int | None]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(drawn=rows(complete=True), agg=st.sampled_from(["worst_case", "mean"]))
 def test_equal_to_fairlearn_where_every_rate_is_defined(
     name: str, drawn: dict[str, Any], agg: str
@@ -79,7 +80,7 @@ def test_equal_to_fairlearn_where_every_rate_is_defined(
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(drawn=rows(complete=False), agg=st.sampled_from(["worst_case", "mean"]))
 def test_equal_to_the_slow_one_wherever(name: str, drawn: dict[str, Any], agg: str) -> None:
     options = {**drawn, **({"agg": agg} if "odds" in name else {})}
@@ -96,7 +97,7 @@ def test_equal_to_the_slow_one_wherever(name: str, drawn: dict[str, Any], agg: s
     assert ours == pytest.approx(slow, abs=1e-12, nan_ok=True)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(drawn=rows(complete=True), sexes=st.randoms(use_true_random=False))
 def test_several_features_make_groups_as_in_fairlearn(drawn: dict[str, Any], sexes: Any) -> None:
     sex = [sexes.choice("fm") for _ in drawn["y_true"]]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import acetune
 import plain_study
@@ -25,6 +25,7 @@ from acetune.study.findings import Ledger
 from acetune.study.reader import StudyView
 from acetune.study.result import result_of
 from acetune.study.store import reading
+from properties import examples
 from report.written import Attempt, Written, studies, write, write_attempt
 from run.helpers import by_hand, g_of, tune
 
@@ -142,7 +143,7 @@ def require_same_trials(page: dict[str, Any], rows: list[dict[str, Any]]) -> Non
 
 
 @given(studies())
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_numbers_are_those_of_the_file(study: Written) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "study.db"
@@ -153,7 +154,7 @@ def test_numbers_are_those_of_the_file(study: Written) -> None:
 
 
 @given(studies())
-@settings(max_examples=8, deadline=None)
+@examples(8)
 def test_numbers_of_a_study_that_grows(study: Written) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "study.db"

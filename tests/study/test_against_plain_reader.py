@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import acetune
@@ -19,6 +19,7 @@ from acetune.study.best_checkpoints import incumbents
 from acetune.study.findings import judge_fresh
 from acetune.study.reader import StudyView
 from acetune.study.store import Store
+from properties import examples
 from report.written import Written, goals_of, studies, write
 
 FRESH = st.lists(
@@ -48,7 +49,7 @@ def judge_some(store: Store, goals: Goals, fresh: list[tuple[int, float, str]]) 
 
 
 @given(studies(), FRESH, st.floats(-4, 4))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_the_result_is_that_of_the_file(
     study: Written, fresh: list[tuple[int, float, str]], limit: float
 ) -> None:
@@ -92,7 +93,7 @@ def require_same_trials(frame: pandas.DataFrame, store: Store, goals: Goals) -> 
 
 
 @given(studies())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_what_was_best_over_time_is_that_of_the_file(study: Written) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = write(study, Path(folder) / "study.db")
