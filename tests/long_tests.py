@@ -23,7 +23,12 @@ _RAY_TUNE = (
     *(
         f"test_scheduler.py::{name}"
         for name in (
+            "test_a_check_that_hangs_ends_its_trial",
             "test_a_class_trainable",
+            "test_a_class_trainable_goes_on_from_its_checkpoint",
+            "test_a_name_that_comes_back_with_another_configuration",
+            "test_a_search_of_ray_sees_the_best_checkpoint",
+            "test_a_trainable_that_fails_before_it_reports",
             "test_a_trial_that_fails_again_before_it_reports",
             "test_an_experiment_cut_off_leaves_interrupted_trials",
             "test_configurations_that_json_cannot_say",
@@ -31,21 +36,22 @@ _RAY_TUNE = (
             "test_no_notice_where_the_check_at_the_end_cannot_win",
             "test_numbers_of_trials",
             "test_one_scheduler_for_two_experiments_in_a_thread",
-            "test_one_that_restarts_at_step_1_is_another_attempt[class]",
+            "test_one_that_restarts_at_step_1_is_another_attempt",
             "test_optunas_search_in_ray",
             "test_rays_own_criteria_end_trials_too",
+            "test_several_constraints_one_by_one",
             "test_steps_counted_in_tokens_are_exact_and_one_beyond_fails_its_trial_alone",
-            "test_the_check_that_is_due_at_an_early_end[True]",
+            "test_the_check_that_is_due_at_an_early_end",
             "test_the_forest_learns_from_every_report",
             "test_the_searchers_of_the_project",
-            "test_what_commits_of_an_experiment_outlast[process-1]",
+            "test_what_commits_of_an_experiment_outlast",
         )
     ),
     *(
         f"test_same_decisions.py::test_complete_curves[{policy}]"
         for policy in ("ace2", "ace-hard", "asha", "asha-stratum-adaptive", "median")
     ),
-    "test_same_decisions.py::test_curves_that_end_early[ace-betaT]",
+    "test_same_decisions.py::test_curves_that_end_early",
 )
 _RUN = (
     "test_interrupt.py::test_one_signal_ends_cleanly_and_the_next_call_goes_on[2-ray]",
@@ -57,6 +63,7 @@ _RUN = (
     "test_ray_faults.py::test_workers_killed_in_the_middle_of_things",
     "test_stopped.py::test_a_study_that_was_stopped_fails_no_healthy_trial[check-the driver]",
     "test_stopped.py::test_a_study_that_was_stopped_fails_no_healthy_trial[report-everything]",
+    "test_stopped.py::test_a_study_that_was_stopped_fails_no_healthy_trial[report-the driver]",
 )
 _PAGES = (
     *("from_ray_tune", "cluster", "slurm", "keras", "lightning", "trainer", "catboost", "xgboost"),

@@ -19,7 +19,7 @@ from acetune.core.report_values import to_named
 from acetune.study.claims import claim
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.read_ahead import ReadAhead
-from acetune.study.store import understanding
+from acetune.study.whole_file import understanding
 
 if TYPE_CHECKING:
     from acetune.study.result import StudyResult

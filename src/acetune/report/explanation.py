@@ -12,7 +12,7 @@ from acetune.core.formatting import estimate, number, parameters
 from acetune.core.goals import Goals, limits_from_json
 from acetune.policies.policy import checked_along
 from acetune.study.findings import FoundCheckpoint
-from acetune.study.store import TrialRow
+from acetune.study.rows import TrialRow
 from acetune.study.summary import step_of
 
 Row = Mapping[str, Any]  # of a table of the study file

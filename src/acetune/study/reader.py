@@ -17,6 +17,7 @@ from acetune.core.errors import StudyFileError
 from acetune.core.goals import Goals, goals_from_json
 from acetune.core.reason import Reason
 from acetune.study._formats import connect_as_now
+from acetune.study._queries import decoded_limit_changes, decoded_looks
 from acetune.study._validation import read_confirmation, read_lines, read_study
 from acetune.study.findings import judged_now, looks_of_earlier_checks, set_aside
 from acetune.study.limit_changes import limits_at
@@ -29,14 +30,9 @@ from acetune.study.report_arrays import (
     read_checks,
     read_reports,
 )
-from acetune.study.store import (
-    Store,
-    TrialRow,
-    decoded_limit_changes,
-    decoded_looks,
-    require_log,
-    understanding,
-)
+from acetune.study.rows import TrialRow
+from acetune.study.store import Store
+from acetune.study.whole_file import require_log, understanding
 from acetune.trial.artifacts import Kept
 
 if TYPE_CHECKING:

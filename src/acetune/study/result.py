@@ -32,7 +32,8 @@ from acetune.study.ledger import failed_check, ledger_of
 from acetune.study.per_trial import Trials
 from acetune.study.reader import StudyView, viewing
 from acetune.study.report_arrays import STEP, STRATA, UNCHECKED
-from acetune.study.store import Store, TrialRow
+from acetune.study.rows import TrialRow
+from acetune.study.store import Store
 from acetune.study.summary import step_of, summary_html, summary_text
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from acetune.report.figures import FIGURES, page_figures
 from acetune.report.html import render
 from acetune.study.read_ahead import ReadAhead
 from acetune.study.reader import StudyView
-from acetune.study.store import understanding
+from acetune.study.whole_file import understanding
 
 logger = logging.getLogger("acetune")
 T = TypeVar("T")

@@ -22,7 +22,8 @@ from acetune.study.answer import (
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.per_trial import Trials
 from acetune.study.reader import StudyView
-from acetune.study.store import CheckRow, ReportRow, understanding
+from acetune.study.rows import CheckRow, ReportRow
+from acetune.study.whole_file import understanding
 
 Reported: TypeAlias = tuple[ReportRow, list[CheckRow]]
 
