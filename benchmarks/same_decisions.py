@@ -2,10 +2,12 @@
 
     python benchmarks/same_decisions.py OTHER_CHECKOUT
 
-Two comparisons. Replays: every policy that both have, on recorded tables, with several seeds and
-prices of a check; all numbers of the runs have to be equal. Logs: the other checkout runs live
-studies with these policies, each in two sessions, and notes every report with its costs and its
-decision; this checkout decides on the same reports again. Both search at random.
+Three comparisons, all with every policy that both have. Replays: of recorded tables, with several
+seeds and prices of a check; all numbers of the runs have to be equal. Logs: the other checkout runs
+live studies, on this machine and on Ray (each in two sessions) and in a Ray Tuner, and notes every
+report with its costs and its decision; this checkout decides on the same reports again. Optuna: the
+same study in both, where no decision follows the clock; checks, stops and answers have to be equal.
+All search at random.
 
 Each part runs in a process of its own, which imports acetune from that checkout and nothing else.
 Exits with 1 if anything differs.
@@ -14,16 +16,20 @@ Exits with 1 if anything differs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import math
 import os
+import random
+import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 HERE = Path(__file__).resolve().parents[1]
 TRIALS, STEPS = 12, 24
@@ -62,12 +68,62 @@ def replays(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+def train(trial: Any) -> None:
+    """Some curves whose constraint moves as well; checked by :func:`gap`."""
+    for step in trial.steps(STEPS):
+        loss, model = checkpoint(trial.params, step)
+        trial.report(loss=loss, model=model)
+
+
+def checkpoint(params: dict[str, float], step: int) -> tuple[float, dict[str, float]]:
+    """The loss and the model of a step."""
+    x, y = params["x"], params["y"]
+    loss = (x - 0.3) ** 2 + math.exp(-step * y) + 0.02 * math.sin(7.0 * step + 9.0 * x)
+    return loss, {"gap": x * y + 0.05 * math.cos(3.0 * step), "x": x}
+
+
+def gap(model: dict[str, float]) -> Any:
+    """What is limited; now and then it cannot be measured."""
+    import acetune
+
+    return acetune.Estimate(float("nan") if model["x"] > 0.95 else model["gap"], 0.01)
+
+
 def live_logs(policies: list[str]) -> dict[str, list[Any]]:
     """What happened in a live study with each policy, in order."""
-    return {policy: _live_log(policy) for policy in policies}
+    return {policy: _live_log(policy, "local") for policy in policies}
 
 
-def _live_log(policy: str) -> list[Any]:
+def ray_logs(policies: list[str]) -> dict[str, list[Any]]:
+    """The same where the workers are Ray's."""
+    with _ray():
+        return {policy: _live_log(policy, "ray") for policy in policies}
+
+
+def tuner_logs(policies: list[str]) -> dict[str, list[Any]]:
+    """The same in experiments of Ray Tune."""
+    with _ray():
+        return {policy: _tuner_log(policy) for policy in policies}
+
+
+@contextlib.contextmanager
+def _ray() -> Iterator[None]:
+    import ray
+
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        runtime_env={"env_vars": {"PYTHONPATH": os.environ["PYTHONPATH"]}},
+    )
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _live_log(policy: str, engine: Literal["local", "ray"]) -> list[Any]:
     import acetune
     from acetune.policies import parse_policy
 
@@ -91,17 +147,6 @@ def _live_log(policy: str) -> list[Any]:
         def on_trial_end(self, trial: int, state: str, reason: Any) -> None:
             log.append(["end", trial, state])
 
-    steps = STEPS  # what belongs to this module cannot be sent to a worker
-
-    def train(trial: acetune.Trial) -> None:
-        x, y = trial.params["x"], trial.params["y"]
-        for step in trial.steps(steps):
-            loss = (x - 0.3) ** 2 + math.exp(-step * y) + 0.02 * math.sin(7.0 * step + 9.0 * x)
-            trial.report(loss=loss, model={"gap": x * y + 0.05 * math.cos(3.0 * step), "x": x})
-
-    def gap(model: Any) -> acetune.Estimate:
-        return acetune.Estimate(float("nan") if model["x"] > 0.95 else model["gap"], 0.01)
-
     with tempfile.TemporaryDirectory() as folder:
         for trials in (TRIALS // 2, TRIALS):  # the second session goes on
             acetune.tune(
@@ -116,10 +161,104 @@ def _live_log(policy: str) -> list[Any]:
                 workers=1,  # so that the log has the order in which trials begin
                 seed=3,
                 study=Path(folder) / "study.db",
+                engine=engine,
                 progress=False,
                 callbacks=[Note()],
             )
     return log
+
+
+def _tuner_log(policy: str) -> list[Any]:
+    """From the study file, where one trial comes after the other."""
+    from ray import tune
+
+    import acetune.ray
+    from acetune.policies import parse_policy
+
+    def trainable(params: dict[str, float]) -> None:
+        with acetune.ray.trial(total_steps=STEPS, params=params) as trial:
+            train(trial)
+
+    limit = acetune.Constraint("gap", upper=0.25, check=gap)
+    with tempfile.TemporaryDirectory() as folder:
+        tune.Tuner(
+            trainable,
+            param_space={
+                name: tune.grid_search([chance.random() for _ in range(4)])
+                for name, chance in (("x", random.Random(1)), ("y", random.Random(2)))
+            },
+            tune_config=tune.TuneConfig(
+                metric="loss",
+                mode="min",
+                max_concurrent_trials=1,
+                scheduler=acetune.ray.AceScheduler([limit], parse_policy(policy)),
+            ),
+            run_config=tune.RunConfig(name="experiment", storage_path=folder, verbose=0),
+        ).fit()
+        return list(_read_log(Path(folder) / "experiment" / "acetune.db"))
+
+
+def _read_log(path: Path) -> Iterator[Any]:
+    """The events of a study whose trials came one after the other."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.row_factory = sqlite3.Row
+        checks = {row["seq"]: row for row in db.execute("SELECT * FROM checks")}
+        trial = None
+        for row in db.execute("SELECT * FROM reports ORDER BY seq"):
+            if row["trial"] != trial:
+                if trial is not None:
+                    yield ["end", trial, "ended"]
+                trial = row["trial"]
+                yield ["start", trial]
+            check = checks.get(row["seq"])
+            measured, check_s = None, None
+            if check is not None:
+                value = None if check["value"] is None else [check["value"], check["stderr"]]
+                measured, check_s = {"gap": value}, {"gap": check["cost_s"]}
+            checked = row["checked_step"] if measured else None
+            costs = row["primary_cost_s"], check_s, row["snapshot_cost_s"]
+            said = [row["decision"], row["stratum"], row["rank"], row["of"], row["step"]]
+            told = [row["step"], row["objective"], checked, measured, *costs]
+            # a check at a trial's end comes with no decision
+            yield ["report" if row["kind"] == "step" else "check", trial, told, said]
+
+
+def optuna_studies(policies: list[str]) -> dict[str, list[Any]]:
+    """Checks, stops and the answer of the same study with each policy."""
+    return {policy: _optuna_study(policy) for policy in policies}
+
+
+def _optuna_study(policy: str) -> list[Any]:
+    import optuna
+
+    import acetune.optuna
+    from acetune.policies import parse_policy
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.simplefilter("ignore")
+
+    def objective(trial: optuna.Trial) -> float:
+        params = {"x": trial.suggest_float("x", 0, 1), "y": trial.suggest_float("y", 0.05, 1)}
+        ace = acetune.optuna.trial(trial, total_steps=STEPS)
+        for step in ace.steps():
+            loss, model = checkpoint(params, step)
+            ace.report(loss, model=model)
+        return float(ace.finish())
+
+    limit = acetune.Constraint("gap", upper=0.25, check=gap)
+    pruner = acetune.optuna.AcePruner([limit], parse_policy(policy), objective="loss")
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=3), pruner=pruner)
+    study.optimize(objective, n_trials=3 * TRIALS)
+    found: list[Any] = [
+        [trial.state.name, trial.last_step, sorted(_checked_steps(trial))] for trial in study.trials
+    ]
+    best = acetune.optuna.best(study)
+    return [*found, None if best is None else [best.trial, best.step, best.value]]
+
+
+def _checked_steps(trial: Any) -> Iterator[int]:
+    attributes = {**trial.user_attrs, **trial.system_attrs}
+    yield from (value["step"] for name, value in attributes.items() if name.startswith("ace:check"))
 
 
 def decided_again(logs: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -159,6 +298,11 @@ def _decided_again(policy: str, log: list[Any]) -> Iterator[Any]:
                 snapshot_cost_s=snapshot_s,
             )
             yield [due, _said(decision)]
+        elif what == "check":
+            _, _, checked, measured, _, check_s, _ = told[0]
+            named = {name: math.nan if of is None else acetune.Estimate(*of)
+                     for name, of in measured.items()}  # fmt: skip
+            trials[number].add_check(named, check_s, checked)
         elif trials[number].state == "running":
             trials[number].finish()
 
@@ -168,7 +312,10 @@ def _said(decision: Any) -> list[Any]:
     return [decision.action.value, decision.stratum, decision.rank, decision.of, decision.step]
 
 
-PARTS = {part.__name__: part for part in (names, replays, live_logs, decided_again)}
+LOGS = {"this machine": live_logs, "Ray": ray_logs, "a Ray Tuner": tuner_logs}
+_PARTS: tuple[Any, ...] = (names, replays, *LOGS.values(), optuna_studies, decided_again)
+PARTS: dict[str, Callable[[Any], Any]] = {part.__name__: part for part in _PARTS}
+_BY_CLOCK = ("ace", "ace-hard", "ace-noskip", "ace-betaT", "ace2", "adaptive", "backoff")
 
 
 # -- the comparison --------------------------------------------------------------------------------
@@ -214,9 +361,9 @@ def compare_replays(other: Path, policies: list[str], tables: list[str], seeds: 
     return differing
 
 
-def compare_logs(other: Path, policies: list[str]) -> int:
+def compare_logs(other: Path, policies: list[str], where: str) -> int:
     """How many decisions of live studies differ, and checks that are due elsewhere."""
-    logs = ask(other, "live_logs", policies)
+    logs = ask(other, LOGS[where].__name__, policies)
     again = ask(HERE, "decided_again", logs)
     differing = reports = 0
     for policy, log in logs.items():
@@ -229,7 +376,24 @@ def compare_logs(other: Path, policies: list[str]) -> int:
                 if differing <= _SHOWN:
                     before, now = (checked, decision), (due, decided)
                     print(f"log of {policy}: trial {trial} step {report[0]}: {before}, now {now}")
-    print(f"logs: {differing} of {reports:,} decisions differ, in {len(logs)} live studies")
+    print(
+        f"logs on {where}: {differing} of {reports:,} decisions differ, in {len(logs)} live studies"
+    )
+    return differing
+
+
+def compare_optuna(other: Path, policies: list[str]) -> int:
+    """How many trials or answers differ, by policies that do not look at the clock."""
+    asked = [policy for policy in policies if policy.removesuffix("+after") not in _BY_CLOCK]
+    before, now = (ask(checkout, "optuna_studies", asked) for checkout in (other, HERE))
+    differing = trials = 0
+    for policy in asked:
+        for one, two in zip(before[policy], now[policy], strict=True):
+            trials += 1
+            differing += one != two
+            if one != two and differing <= _SHOWN:
+                print(f"Optuna with {policy}: {one}, now {two}")
+    print(f"Optuna: {differing} of {trials} trials and answers differ, in {len(asked)} studies")
     return differing
 
 
@@ -250,7 +414,8 @@ def main() -> None:
     policies = [name for name in ask(HERE, "names", None) if name in known]
     print(f"{len(policies)} policies: {', '.join(policies)}")
     differing = compare_replays(options.other, policies, options.tables, options.seeds)
-    differing += compare_logs(options.other, policies)
+    differing += sum(compare_logs(options.other, policies, where) for where in LOGS)
+    differing += compare_optuna(options.other, policies)
     sys.exit(differing > 0)
 
 
