@@ -76,7 +76,7 @@ PRINTED = {
         r"^gap at 0\.15: 0\.\d+ \(trial",
     ],
     "trackers.md": [r"^answer: trial-0000\d 0\.\d+ \{"],
-    "theory.md": [r"^1 30.0 30.0\n", r"^16 4\.1 16\n", r"^loss 6: rank 4 of 4, stops"],
+    "theory.md": [r"^1 30.0 30.0\n", r"^16 4\.1 16\n"],
 }
 
 
