@@ -103,7 +103,12 @@ def ray_logs(policies: list[str]) -> dict[str, list[Any]]:
 def tuner_logs(policies: list[str]) -> dict[str, list[Any]]:
     """The same in experiments of Ray Tune."""
     with _ray():
-        return {policy: _tuner_log(policy) for policy in policies}
+        return {policy: _tuner_log(policy) for policy in _during(policies)}
+
+
+def _during(policies: list[str]) -> list[str]:
+    """Those that check during the run: others have no place for it later."""
+    return [policy for policy in policies if not policy.endswith("+after")]
 
 
 @contextlib.contextmanager
@@ -384,7 +389,7 @@ def compare_logs(other: Path, policies: list[str], where: str) -> int:
 
 def compare_optuna(other: Path, policies: list[str]) -> int:
     """How many trials or answers differ, by policies that do not look at the clock."""
-    asked = [policy for policy in policies if policy.removesuffix("+after") not in _BY_CLOCK]
+    asked = [policy for policy in _during(policies) if policy not in _BY_CLOCK]
     before, now = (ask(checkout, "optuna_studies", asked) for checkout in (other, HERE))
     differing = trials = 0
     for policy in asked:
