@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from documents import DOCS, ROOT
+from long_tests import LONG, is_long
 from properties import examples
 from quick import TESTS, Guard, needs_torch, why_slow
 
@@ -81,3 +82,11 @@ def test_how_many_examples_are_tried() -> None:
     profile = settings.get_current_profile_name()
     assert examples(60).max_examples == {"quick": 10, "half": 30, "all": 60}[profile]
     assert examples(5).max_examples == {"quick": 5, "half": 3, "all": 5}[profile]
+
+
+@pytest.mark.parametrize("test", LONG)
+def test_what_takes_long_is_there(test: str) -> None:
+    name, *inside = test.split("::")
+    code = (ROOT / name).read_text()
+    assert all(f"\ndef {function.partition('[')[0]}(" in code for function in inside)
+    assert is_long(test) and not is_long(f"{test}_too")
