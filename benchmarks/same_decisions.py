@@ -196,6 +196,7 @@ def _tuner_log(policy: str) -> list[Any]:
                 metric="loss",
                 mode="min",
                 max_concurrent_trials=1,
+                reuse_actors=True,
                 scheduler=acetune.ray.AceScheduler([limit], parse_policy(policy)),
             ),
             run_config=tune.RunConfig(name="experiment", storage_path=folder, verbose=0),
