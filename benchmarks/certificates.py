@@ -28,7 +28,7 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from acetune.certification.account import Account
-from acetune.certification.evidence import Exact, Normal, Parts, Quantile, Rows
+from acetune.certification.evidence import Counts, Exact, Normal, Parts, Quantile, Rows
 from acetune.certification.group_rates import GroupRates, Rate, compared
 from acetune.certification.share_and_mean import Mean
 from acetune.constraints.latency import SPELL, block_of
@@ -66,6 +66,14 @@ def shared_counts(
     return together + rng.binomial(rows - common, share, (studies, CANDIDATES))
 
 
+def within(counts: Array, rows: int, limit: float, level: float) -> Array:
+    """Whether so many of the rows pass; the package is asked once about each number."""
+    numbers, place = np.unique(counts, return_inverse=True)
+    p = np.array([Counts(number, rows).p_value(limit, "<=") for number in numbers.tolist()])
+    found: Array = (p <= level)[place].reshape(counts.shape)
+    return found
+
+
 def share(
     rows: int, limit: float, alike: float, constraints: int = 1, safe: int = 0,
     truth: float | None = None,
@@ -77,10 +85,10 @@ def share(
         counts = shared_counts(rng, studies, rows, true, alike)
         if safe:
             counts[:, :safe] = shared_counts(rng, studies, rows, limit / 2, alike)[:, :safe]
-        found: Array = stats.binom.cdf(counts, rows, limit) <= level
+        found = within(counts, rows, limit, level)
         for _ in range(constraints - 1):
             others = shared_counts(rng, studies, rows, limit / 2, alike)
-            found &= stats.binom.cdf(others, rows, limit) <= level
+            found &= within(others, rows, limit, level)
         return found
 
     return passes
@@ -392,7 +400,7 @@ def same_rows(rows: int, part: float, rate: float, limit: float, opposed: bool) 
 
     def passes(rng: np.random.Generator, studies: int, level: float) -> Array:
         x, y = shared_counts(rng, studies, n, p1, 0.7), shared_counts(rng, studies, m, p2, 0.7)
-        found: Array = stats.binom.cdf(x + y, n + m, most) <= level
+        found = within(x + y, n + m, most, level)
         found &= _near(x, n, y, m, 1.0, limit, level) & _near(y, m, x, n, 1.0, limit, level)
         return found
 

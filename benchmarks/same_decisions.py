@@ -22,7 +22,6 @@ import json
 import math
 import os
 import random
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -100,10 +99,17 @@ def ray_logs(policies: list[str]) -> dict[str, list[Any]]:
         return {policy: _live_log(policy, "ray") for policy in policies}
 
 
-def tuner_logs(policies: list[str]) -> dict[str, list[Any]]:
-    """The same in experiments of Ray Tune."""
+def experiments(given: dict[str, Any]) -> None:
+    """Experiments of Ray Tune, each in a folder of its policy's name."""
     with _ray():
-        return {policy: _tuner_log(policy) for policy in _during(policies)}
+        for policy in _during(given["policies"]):
+            _experiment(policy, str(Path(given["folder"]) / policy))
+
+
+def experiments_read(folder: str) -> dict[str, list[Any]]:
+    """What happened in them, by their study files."""
+    found = Path(folder).glob("*/experiment/acetune.db")
+    return {path.parents[1].name: list(_read_log(path)) for path in sorted(found)}
 
 
 def _during(policies: list[str]) -> list[str]:
@@ -173,8 +179,7 @@ def _live_log(policy: str, engine: Literal["local", "ray"]) -> list[Any]:
     return log
 
 
-def _tuner_log(policy: str) -> list[Any]:
-    """From the study file, where one trial comes after the other."""
+def _experiment(policy: str, folder: str) -> None:
     from ray import tune
 
     import acetune.ray
@@ -185,48 +190,45 @@ def _tuner_log(policy: str) -> list[Any]:
             train(trial)
 
     limit = acetune.Constraint("gap", upper=0.25, check=gap)
-    with tempfile.TemporaryDirectory() as folder:
-        tune.Tuner(
-            trainable,
-            param_space={
-                name: tune.grid_search([chance.random() for _ in range(4)])
-                for name, chance in (("x", random.Random(1)), ("y", random.Random(2)))
-            },
-            tune_config=tune.TuneConfig(
-                metric="loss",
-                mode="min",
-                max_concurrent_trials=1,
-                reuse_actors=True,
-                scheduler=acetune.ray.AceScheduler([limit], parse_policy(policy)),
-            ),
-            run_config=tune.RunConfig(name="experiment", storage_path=folder, verbose=0),
-        ).fit()
-        return list(_read_log(Path(folder) / "experiment" / "acetune.db"))
+    tune.Tuner(
+        trainable,
+        param_space={
+            name: tune.grid_search([chance.random() for _ in range(4)])
+            for name, chance in (("x", random.Random(1)), ("y", random.Random(2)))
+        },
+        tune_config=tune.TuneConfig(
+            metric="loss",
+            mode="min",
+            max_concurrent_trials=1,
+            reuse_actors=True,
+            scheduler=acetune.ray.AceScheduler([limit], parse_policy(policy)),
+        ),
+        run_config=tune.RunConfig(name="experiment", storage_path=folder, verbose=0),
+    ).fit()
 
 
 def _read_log(path: Path) -> Iterator[Any]:
     """The events of a study whose trials came one after the other."""
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        db.row_factory = sqlite3.Row
-        checks = {row["seq"]: row for row in db.execute("SELECT * FROM checks")}
-        trial = None
-        for row in db.execute("SELECT * FROM reports ORDER BY seq"):
-            if row["trial"] != trial:
+    from acetune.study.store import reading
+
+    trial = None
+    with reading(path) as store:
+        for row, checks in store.reports():
+            if row.trial != trial:
                 if trial is not None:
                     yield ["end", trial, "ended"]
-                trial = row["trial"]
+                trial = row.trial
                 yield ["start", trial]
-            check = checks.get(row["seq"])
             measured, check_s = None, None
-            if check is not None:
-                value = None if check["value"] is None else [check["value"], check["stderr"]]
-                measured, check_s = {"gap": value}, {"gap": check["cost_s"]}
-            checked = row["checked_step"] if measured else None
-            costs = row["primary_cost_s"], check_s, row["snapshot_cost_s"]
-            said = [row["decision"], row["stratum"], row["rank"], row["of"], row["step"]]
-            told = [row["step"], row["objective"], checked, measured, *costs]
+            for check in checks:
+                measured = {"gap": None if check.value is None else [check.value, check.stderr]}
+                check_s = {"gap": check.cost_s}
+            checked = row.checked_step if measured else None
+            costs = row.primary_cost_s, check_s, row.snapshot_cost_s
+            said = [row.decision, row.stratum, row.rank, row.of, row.step]
+            told = [row.step, row.objective, checked, measured, *costs]
             # a check at a trial's end comes with no decision
-            yield ["report" if row["kind"] == "step" else "check", trial, told, said]
+            yield ["report" if row.kind == "step" else "check", trial, told, said]
 
 
 def optuna_studies(policies: list[str]) -> dict[str, list[Any]]:
@@ -318,8 +320,16 @@ def _said(decision: Any) -> list[Any]:
     return [decision.action.value, decision.stratum, decision.rank, decision.of, decision.step]
 
 
-LOGS = {"this machine": live_logs, "Ray": ray_logs, "a Ray Tuner": tuner_logs}
-_PARTS: tuple[Any, ...] = (names, replays, *LOGS.values(), optuna_studies, decided_again)
+_PARTS: tuple[Any, ...] = (
+    names,
+    replays,
+    live_logs,
+    ray_logs,
+    experiments,
+    experiments_read,
+    optuna_studies,
+    decided_again,
+)
 PARTS: dict[str, Callable[[Any], Any]] = {part.__name__: part for part in _PARTS}
 _BY_CLOCK = ("ace", "ace-hard", "ace-noskip", "ace-betaT", "ace2", "adaptive", "backoff")
 
@@ -367,9 +377,17 @@ def compare_replays(other: Path, policies: list[str], tables: list[str], seeds: 
     return differing
 
 
-def compare_logs(other: Path, policies: list[str], where: str) -> int:
+def logs_of(other: Path, policies: list[str]) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    """Where the other checkout's studies ran, and what happened in them."""
+    yield "this machine", ask(other, "live_logs", policies)
+    yield "Ray", ask(other, "ray_logs", policies)
+    with tempfile.TemporaryDirectory() as folder:
+        ask(other, "experiments", {"policies": policies, "folder": folder})
+        yield "a Ray Tuner", ask(HERE, "experiments_read", folder)
+
+
+def compare_logs(where: str, logs: dict[str, list[Any]]) -> int:
     """How many decisions of live studies differ, and checks that are due elsewhere."""
-    logs = ask(other, LOGS[where].__name__, policies)
     again = ask(HERE, "decided_again", logs)
     differing = reports = 0
     for policy, log in logs.items():
@@ -420,7 +438,7 @@ def main() -> None:
     policies = [name for name in ask(HERE, "names", None) if name in known]
     print(f"{len(policies)} policies: {', '.join(policies)}")
     differing = compare_replays(options.other, policies, options.tables, options.seeds)
-    differing += sum(compare_logs(options.other, policies, where) for where in LOGS)
+    differing += sum(compare_logs(*found) for found in logs_of(options.other, policies))
     differing += compare_optuna(options.other, policies)
     sys.exit(differing > 0)
 

@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 import acetune.optuna
 from acetune.policies.stopper import RepeatedReportWarning
 from optuna_pruner.kit import NEVER, made
-from run.misbehaviour import MISBEHAVIOUR, STEPS
+from run.misbehaviour import MISBEHAVIOUR, STEPS, end_what_was_left_behind
 
 NAMES = (
     "50 MB of text",
@@ -53,6 +53,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> optuna.Study:
             found.optimize(objective, n_trials=2 * len(NAMES), catch=(Exception,))
     finally:
         optuna.logging.set_verbosity(optuna.logging.INFO)
+        end_what_was_left_behind()
     return found
 
 

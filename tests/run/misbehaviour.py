@@ -25,6 +25,7 @@ from run.helpers import DEADLINE_S, report_rows, trial_rows, tune
 
 STEPS = 4
 LEFT_BEHIND: list[Any] = []  # keeps threads and trials of earlier rows alive in their worker
+ENOUGH: list[str] = []  # not empty: such threads end, which would slow whatever comes after
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def reporting_on(trial: Trial) -> None:
 
     def report() -> None:
         step = 2
-        while True:
+        while not ENOUGH:
             step += 1
             try:
                 trial.report(-1e6, step=min(step, STEPS), model=-1e6)
@@ -312,6 +313,16 @@ IN_RAY = (
 """Those that are tried there too: starting an actor takes long."""
 
 
+def end_what_was_left_behind() -> None:
+    """Where trials run in the process of the tests: threads end, and nothing has to be sent."""
+    ENOUGH.append("enough")
+    for thread in LEFT_BEHIND:
+        thread.join(60)
+        assert not thread.is_alive()
+    LEFT_BEHIND.clear()
+    ENOUGH.clear()
+
+
 def run_misbehaving(study: Path, names: Sequence[str], **options: Any) -> None:
     """A study of these rows."""
 
@@ -321,7 +332,6 @@ def run_misbehaving(study: Path, names: Sequence[str], **options: Any) -> None:
             if trial.number % 2 and step == 2:
                 MISBEHAVIOUR[names[trial.number // 2]].deed(trial)
 
-    LEFT_BEHIND.clear()  # of tests whose trials ran in this process; threads cannot be sent
     tune(
         train,
         study,
