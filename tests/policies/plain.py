@@ -492,10 +492,7 @@ class Known(NamedTuple):
         """At a step."""
         slopes = self.trend.slopes
         stretch = sum(4**i <= step for i in range(1, 40))
-        slope = slopes[min(stretch, len(slopes) - 1)] if slopes else 0.0
-        if 0 < abs(slope) < 1e-9:
-            raise CloseCallError
-        return slope
+        return slopes[min(stretch, len(slopes) - 1)] if slopes else 0.0
 
     def best_chance(self, first: int, last: int, checked_at: int, excess: float) -> float:
         """To hold the limits at the first step, the last, or where a slope changes between."""
@@ -594,6 +591,8 @@ class AdaptiveRule(OtherRule):
         checked = [r for r in own if r.stratum != "unchecked"]
         known = past_of(study).told[trial][1]
         pairs, slope = known.trend.pairs, known.slope(step)
+        if 0 < abs(slope) < 1e-9:  # which side of 0 it lies on may be rounding
+            raise CloseCallError
         if step == total:
             best = min([(r.loss, r.step) for r in own] + [(loss, step)])[1]
             anew = all(r.checked_step != best for r in own)
