@@ -16,7 +16,7 @@ help:
 	@echo "make demo    tune LightGBM under a fairness limit (about a minute)"
 	@echo "make quick   linters, types, import rules and the tests that need no processes (a minute)"
 	@echo "make test    linters, types, import rules and the tests"
-	@echo "make test-all the same, with the tests that take long (tests/long_tests.py)"
+	@echo "make test-all the same, with the tests that take long (tests/long_tests.py) and all examples"
 	@echo "make pythons the tests on Python 3.11, 3.12 and 3.13 (those without torch)"
 	@echo "make lint    the first three of these"
 	@echo "make docs    the documentation as a site, in site/"

@@ -379,9 +379,9 @@ def by_turns(broken: tuple[Passes, ...], kept: tuple[Passes, ...]) -> Passes:
     def passes(rng: np.random.Generator, studies: int, level: float) -> Array:
         found = np.ones((studies, CANDIDATES), bool)
         turns = np.arange(CANDIDATES) % len(broken)
-        for turn, (on_limit, within) in enumerate(zip(broken, kept, strict=True)):
+        for turn, (on_limit, inside) in enumerate(zip(broken, kept, strict=True)):
             found &= np.where(
-                turns == turn, on_limit(rng, studies, level), within(rng, studies, level)
+                turns == turn, on_limit(rng, studies, level), inside(rng, studies, level)
             )
         return found
 

@@ -35,8 +35,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import acetune
 from acetune.constraints import LatencyCheck
 from acetune.constraints.latency import measure_latency
-from acetune.study.rows import CheckRow
 from acetune.study.store import Store
+from acetune.study.table_rows import CheckRow
 from benchmarks.common import results_folder, say, versions
 from benchmarks.speed import SpeedPage
 

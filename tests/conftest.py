@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from long_tests import is_long
+from long_tests import LONG, is_long
 from quick import SLOW_FOLDERS, TESTS, Guard, needs_torch, why_slow
 
 # A call of Ray's in a process without Ray is an error. Ray itself would join whatever cluster it
@@ -90,6 +90,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("quick"):
         config.hook.pytest_deselected(items=[item for item in items if _is_marked(item)])
         items[:] = [item for item in items if not _is_marked(item)]
+    some = any(config.getoption(option) for option in ("quick", "without_torch"))
+    if not some and not _is_named(config):
+        gone = [test for test in LONG if not any(is_long(item.nodeid, (test,)) for item in items)]
+        if gone:
+            raise pytest.UsageError(f"tests/long_tests.py names what is no test: {gone}")
     if not config.getoption("all") and not _is_named(config):
         config.hook.pytest_deselected(items=[item for item in items if is_long(item.nodeid)])
         items[:] = [item for item in items if not is_long(item.nodeid)]

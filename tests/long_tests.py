@@ -1,13 +1,15 @@
 """Tests that take long for what they add: `make test` leaves them out, `make test-all` runs them.
 
-They take about a third of the time of all. Of each kind some are not here: faults of each engine,
+They take about a third of the time of all. Of most kinds some are not here: faults of each engine,
 pages with each kind of framework, each kind of page in a browser.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 _RAY_TUNE = (
-    "test_distributed.py",
+    "test_distributed.py::test_both_ranks_end_at_the_same_step[True]",
     "test_misbehaving.py",
     *(
         f"test_faults.py::{name}"
@@ -59,7 +61,7 @@ _RUN = (
     "test_stopped.py::test_a_study_that_was_stopped_fails_no_healthy_trial[report-everything]",
     "test_stopped.py::test_a_study_that_was_stopped_fails_no_healthy_trial[report-the driver]",
 )
-_PAGES = ("from_ray_tune", "cluster", "slurm", "keras", "lightning", "trainer", "catboost")
+_PAGES = ("from_ray_tune", "slurm", "keras", "lightning", "trainer", "catboost")
 _EXAMPLES = ("ray_tune", "two_constraints_pytorch", "latency_xgboost", "lightgbm_sklearn_api")
 LONG = (
     *(f"tests/ray_tune/{name}" for name in _RAY_TUNE),
@@ -89,6 +91,6 @@ LONG = (
 )
 
 
-def is_long(test: str) -> bool:
+def is_long(test: str, among: Iterable[str] = LONG) -> bool:
     """Whether a test, its function or its file is in the list."""
-    return any(test == long or test.startswith((f"{long}::", f"{long}[")) for long in LONG)
+    return any(test == long or test.startswith((f"{long}::", f"{long}[")) for long in among)

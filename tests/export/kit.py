@@ -13,8 +13,8 @@ from acetune.core.goals import Constraint, FailedCheck, Goals, Objective, as_mea
 from acetune.core.reason import stated
 from acetune.policies import ACE
 from acetune.study.opening import describe_study
-from acetune.study.rows import CheckRow
 from acetune.study.store import Store
+from acetune.study.table_rows import CheckRow
 from report.written import planned
 
 SETTINGS = {"confirm_top": 5, "keep_models": 3, "workers": 2, "searcher": "tpe"}

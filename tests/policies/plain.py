@@ -591,7 +591,8 @@ class AdaptiveRule(OtherRule):
         checked = [r for r in own if r.stratum != "unchecked"]
         known = past_of(study).told[trial][1]
         pairs, slope = known.trend.pairs, known.slope(step)
-        if 0 < abs(slope) < 1e-9:  # which side of 0 it lies on may be rounding
+        decides = bool(checked) if step == total else pairs >= 3 and total is not None
+        if decides and 0 < abs(slope) < 1e-9:  # which side of 0 it lies on may be rounding
             raise CloseCallError
         if step == total:
             best = min([(r.loss, r.step) for r in own] + [(loss, step)])[1]

@@ -31,7 +31,7 @@ from acetune.report._trials import trial_detail
 from acetune.report.explanation import how_it_ended, telling, why_unchecked
 from acetune.report.figures import FIGURES, FigureData
 from acetune.study.reader import StudyView
-from acetune.study.rows import TrialRow
+from acetune.study.table_rows import TrialRow
 from report.written import Attempt, Written, planned, write
 from run.helpers import by_hand, g_of, tune
 

@@ -16,8 +16,8 @@ from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies import ACE, Policy
 from acetune.policies._ranking import WORST
 from acetune.study.opening import describe_study
-from acetune.study.rows import CheckRow
 from acetune.study.store import Store
+from acetune.study.table_rows import CheckRow
 from acetune.trial.artifacts import kept_name
 
 # few numbers, so that many are equal

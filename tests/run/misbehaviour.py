@@ -24,7 +24,7 @@ from acetune.core.errors import GoalWarning
 from run.helpers import DEADLINE_S, report_rows, trial_rows, tune
 
 STEPS = 4
-LEFT_BEHIND: list[Any] = []  # keeps threads and trials of earlier rows alive in their worker
+LEFT_BEHIND: list[threading.Thread] = []  # keeps threads of earlier rows, and their trials, alive
 ENOUGH: list[str] = []  # not empty: such threads end, which would slow whatever comes after
 
 
@@ -316,11 +316,14 @@ IN_RAY = (
 def end_what_was_left_behind() -> None:
     """Where trials run in the process of the tests: threads end, and nothing has to be sent."""
     ENOUGH.append("enough")
-    for thread in LEFT_BEHIND:
-        thread.join(60)
-        assert not thread.is_alive()
-    LEFT_BEHIND.clear()
-    ENOUGH.clear()
+    try:
+        for thread in LEFT_BEHIND:
+            thread.join(60)
+        alive = [thread for thread in LEFT_BEHIND if thread.is_alive()]
+    finally:
+        LEFT_BEHIND.clear()
+        ENOUGH.clear()
+    assert not alive
 
 
 def run_misbehaving(study: Path, names: Sequence[str], **options: Any) -> None:

@@ -15,7 +15,7 @@ import pytest
 import acetune
 from acetune import Trial
 from acetune.core.errors import StudyFileError
-from acetune.study import whole_file
+from acetune.study import integrity
 from acetune.study.connections import (
     Connection,
     Fault,
@@ -196,7 +196,7 @@ def test_a_look_at_a_file_that_is_being_written_is_taken_again(
             raise Fault("database disk image is malformed")
         return connect_to_read(path, options)
 
-    monkeypatch.setattr(whole_file, "connect_to_read", torn)
+    monkeypatch.setattr(integrity, "connect_to_read", torn)
     with pytest.raises(StudyFileError, match="is not a study file, or it is damaged"):
         acetune.load(study)  # nobody is writing it
     assert looks == 1
@@ -234,5 +234,5 @@ def test_a_driver_that_begins_meanwhile_is_not_taken_for_a_lost_log(
     tune(lambda trial: trial.report(1.0), study)
     with closing(Store.open(study)):
         looks = iter([True, False])  # it has begun between both
-        monkeypatch.setattr(whole_file, "lacks_log", lambda path: next(looks))
+        monkeypatch.setattr(integrity, "lacks_log", lambda path: next(looks))
         assert sessions(study) == 1

@@ -86,7 +86,7 @@ class Part:
     rounds:
         How many make the whole.
     small:
-        A smaller round, which is tried with ``make test-all``; none where that takes too long.
+        A smaller round, which is tried with ``make test``; none where that takes too long.
     limit_s:
         A round that takes longer hangs; None where a round looks after that itself.
     """

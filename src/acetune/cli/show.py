@@ -18,8 +18,8 @@ from acetune.core.errors import AcetuneError
 from acetune.core.report_values import to_named
 from acetune.study.claims import claim
 from acetune.study.findings import FoundCheckpoint
+from acetune.study.integrity import understanding
 from acetune.study.read_ahead import ReadAhead
-from acetune.study.whole_file import understanding
 
 if TYPE_CHECKING:
     from acetune.study.result import StudyResult

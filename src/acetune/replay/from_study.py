@@ -15,7 +15,7 @@ from acetune.replay.curve_table import CurveTable, TableConstraint, make_table
 from acetune.study.per_trial import Trials
 from acetune.study.reader import StudyView, viewing
 from acetune.study.report_arrays import Array
-from acetune.study.rows import TrialRow
+from acetune.study.table_rows import TrialRow
 
 # parameters, values by metric, costs, T (None: complete; 0: cut off, and not known)
 _Recorded: TypeAlias = tuple[dict[str, Any], dict[str, list[float]], list[float], int | None]

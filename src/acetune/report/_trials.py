@@ -29,8 +29,8 @@ from acetune.study.answer import candidates_of, choose_answer
 from acetune.study.per_trial import NOT_REPORTED, Trials
 from acetune.study.reader import StudyView
 from acetune.study.report_arrays import CONTINUE, STEP, STRATA, Array
-from acetune.study.rows import TrialRow
 from acetune.study.store import Store
+from acetune.study.table_rows import TrialRow
 
 _LONGEST = 80  # characters of a word in the table
 _MOST_REPORTS = 100  # of a trial, about

@@ -12,8 +12,8 @@ from acetune.core.formatting import estimate, number, parameters
 from acetune.core.goals import Goals, limits_from_json
 from acetune.policies.policy import checked_along
 from acetune.study.findings import FoundCheckpoint
-from acetune.study.rows import TrialRow
 from acetune.study.summary import step_of
+from acetune.study.table_rows import TrialRow
 
 Row = Mapping[str, Any]  # of a table of the study file
 _FEW = 30  # reports that are shown as they are

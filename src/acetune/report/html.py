@@ -25,8 +25,8 @@ from acetune.report._sections import first_trials, picture, sections
 from acetune.report._static_figure import still
 from acetune.report._trials import trial_detail
 from acetune.report.figures import FigureData, chosen_trials
+from acetune.study.integrity import understanding
 from acetune.study.reader import StudyView
-from acetune.study.whole_file import understanding
 from acetune.study.whole_files import replacing
 
 SCRIPTS = ("dom.js", "figures.js", "slider.js", "trials.js", "live.js", "page.js")

@@ -11,9 +11,9 @@ from acetune.core.goals import Goals, note_of
 from acetune.core.reason import Reason
 from acetune.core.report_values import to_columns
 from acetune.study._kept_models import KeptModels
-from acetune.study.rows import CheckRow
 from acetune.study.session import StudyTrial
 from acetune.study.store import Store
+from acetune.study.table_rows import CheckRow
 from acetune.trial.link import Report
 
 

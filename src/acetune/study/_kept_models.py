@@ -12,9 +12,9 @@ from acetune.certification.fixed_sequence import Position, choose
 from acetune.core.errors import ReportError
 from acetune.core.observation import CheckResult
 from acetune.policies.stopper import Stopper
-from acetune.study.rows import KeptRow
 from acetune.study.session import StudyTrial
 from acetune.study.store import Store
+from acetune.study.table_rows import KeptRow
 from acetune.trial.artifacts import Kept, OutsideError, delete_inside, is_kept_name
 
 _SAFE_ENOUGH = 1.0  # standard errors beyond the margin: more makes a certificate no likelier

@@ -15,8 +15,8 @@ from acetune.core.errors import StudyFileError
 from acetune.core.reason import Wording
 from acetune.study._formats import Reasons, read_wordings
 from acetune.study._validation import read_candidates
-from acetune.study.rows import CheckRow, EarlierTrial, KeptRow, ReportRow, TrialRow
-from acetune.study.whole_file import understanding
+from acetune.study.integrity import understanding
+from acetune.study.table_rows import CheckRow, EarlierTrial, KeptRow, ReportRow, TrialRow
 from acetune.trial.artifacts import (
     Kept,
     OutsideError,
@@ -30,7 +30,7 @@ _AT_ONCE = 10_000  # numbers in a query; SQLite takes 32,766
 
 
 class Queries:
-    """A study file that is open; see :class:`acetune.study.store.Store`."""
+    """What an open study file is asked; :class:`acetune.study.store.Store` opens and writes it."""
 
     path: Path
     _db: sqlite3.Connection

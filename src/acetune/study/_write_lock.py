@@ -10,7 +10,7 @@ from pathlib import Path
 from acetune.core.errors import StudyLockedError
 
 
-def lock(path: Path) -> int:
+def take_lock(path: Path) -> int:
     """An advisory lock that ends with the process, however it ends."""
     beside = _lock_file(path)
     # a link in its place would have some other file overwritten
@@ -19,7 +19,7 @@ def lock(path: Path) -> int:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not _is_file_at(held, beside):  # whoever had it has deleted it since it was opened
             os.close(held)
-            return lock(path)
+            return take_lock(path)
         os.ftruncate(held, 0)
         os.pwrite(held, f"process {os.getpid()}".encode(), 0)
     except BlockingIOError:
@@ -46,7 +46,7 @@ def _is_file_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-def unlock(held: int, path: Path) -> None:
+def release_lock(held: int, path: Path) -> None:
     """Delete the lock and let go of it.
 
     In this order: whoever has opened it meanwhile sees then that it is the lock no more.

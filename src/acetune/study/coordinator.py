@@ -23,9 +23,9 @@ from acetune.policies.decide_again import decide_again
 from acetune.policies.stopper import Stopper
 from acetune.study._journal import Journal, StudyJournal
 from acetune.study._kept_models import KeptModels
-from acetune.study.rows import CheckRow, ReportRow, TrialRow
 from acetune.study.session import StudyTrial
 from acetune.study.store import Store
+from acetune.study.table_rows import CheckRow, ReportRow, TrialRow
 from acetune.trial.link import Plan, Reply, Report
 
 _BEFORE = Wording("before", "as decided before")

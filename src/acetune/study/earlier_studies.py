@@ -25,8 +25,8 @@ from acetune.study.opening import differing
 from acetune.study.per_trial import Trials
 from acetune.study.reader import StudyView, viewing
 from acetune.study.report_arrays import STOP, Array
-from acetune.study.rows import EarlierTrial
 from acetune.study.store import Store
+from acetune.study.table_rows import EarlierTrial
 
 _MOST_TRIALS, _BEST = 2000, 20  # of a study that are kept; the best ones among them
 _MOST_REPORTS = _MOST_CHECKS = 64  # of a trial that are kept

@@ -12,8 +12,8 @@ from acetune.core.errors import GoalError
 from acetune.core.formatting import count
 from acetune.core.goals import Goals, goals_from_json
 from acetune.core.observation import check_result
-from acetune.study.rows import NewVerdict
 from acetune.study.store import Store
+from acetune.study.table_rows import NewVerdict
 
 OnChangedLimit: TypeAlias = Literal["refuse", "judge_again"]
 _JUDGED_BY = ("upper", "lower", "margin_se", "auto_margin", "scale")  # what a check is held to

@@ -20,6 +20,7 @@ from acetune.study._formats import connect_as_now
 from acetune.study._queries import decoded_limit_changes, decoded_looks
 from acetune.study._validation import read_confirmation, read_lines, read_study
 from acetune.study.findings import judged_now, looks_of_earlier_checks, set_aside
+from acetune.study.integrity import require_log, understanding
 from acetune.study.limit_changes import limits_at
 from acetune.study.report_arrays import (
     Array,
@@ -30,9 +31,8 @@ from acetune.study.report_arrays import (
     read_checks,
     read_reports,
 )
-from acetune.study.rows import TrialRow
 from acetune.study.store import Store
-from acetune.study.whole_file import require_log, understanding
+from acetune.study.table_rows import TrialRow
 from acetune.trial.artifacts import Kept
 
 if TYPE_CHECKING:

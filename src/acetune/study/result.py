@@ -32,9 +32,9 @@ from acetune.study.ledger import failed_check, ledger_of
 from acetune.study.per_trial import Trials
 from acetune.study.reader import StudyView, viewing
 from acetune.study.report_arrays import STEP, STRATA, UNCHECKED
-from acetune.study.rows import TrialRow
 from acetune.study.store import Store
 from acetune.study.summary import step_of, summary_html, summary_text
+from acetune.study.table_rows import TrialRow
 
 if TYPE_CHECKING:
     import pandas

@@ -30,16 +30,16 @@ from acetune.study._formats import (
 )
 from acetune.study._queries import Queries
 from acetune.study._validation import require_cells
-from acetune.study._write_lock import lock, unlock
+from acetune.study._write_lock import release_lock, take_lock
 from acetune.study.connections import network_file_system
-from acetune.study.rows import CheckRow, EarlierTrial, NewVerdict
-from acetune.study.whole_file import (
+from acetune.study.integrity import (
     APPLICATION_ID,
     MARK_NAME,
     require_one_name,
     require_whole,
     understanding,
 )
+from acetune.study.table_rows import CheckRow, EarlierTrial, NewVerdict
 from acetune.trial.artifacts import sync_folder
 
 Durability: TypeAlias = Literal["process", "power"]
@@ -84,14 +84,14 @@ class Store(Queries):
         """Make a new study file and lock it."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            held = lock(path)
+            lock = take_lock(path)
         except OSError as error:
             raise StudyFileError(
                 f"cannot write the study file {path}: {error.strerror}; give a path in a folder "
                 "you may write to, study='...'"
             ) from None
         if path.exists():  # since the caller looked; nobody can make it now that we have the lock
-            unlock(held, path)
+            release_lock(lock, path)
             raise StudyFileError(f"{path} has just been made by another process; try again")
         try:
             # built under another name: a study file that exists is a whole one
@@ -110,9 +110,9 @@ class Store(Queries):
                 path.with_name(path.name + leftover).unlink(missing_ok=True)
             building.rename(path)
             sync_folder(path.parent)
-            return cls(path, _connect(path), held, experiment)._writing()
+            return cls(path, _connect(path), lock, experiment)._writing()
         except BaseException as error:
-            unlock(held, path)
+            release_lock(lock, path)
             if isinstance(error, (OSError, sqlite3.Error)):
                 raise StudyFileError(f"cannot write the study file {path}: {error}") from None
             raise
@@ -132,7 +132,7 @@ class Store(Queries):
         require_one_name(path)
         require_whole(path)
         try:
-            held = lock(path)
+            lock = take_lock(path)
         except OSError as error:
             raise StudyFileError(f"cannot open {path} for writing: {error.strerror}") from None
         db = None
@@ -140,7 +140,7 @@ class Store(Queries):
             db = _connect(path)
             version = known_format(db, path)
             with understanding(path, sqlite3.Error):
-                store = cls(path, db, held, experiment)
+                store = cls(path, db, lock, experiment)
                 if version == FORMAT:
                     require_cells(db)
                 store.kept()  # what leads elsewhere is refused
@@ -160,7 +160,7 @@ class Store(Queries):
         except BaseException as error:
             if db is not None:
                 db.close()
-            unlock(held, path)
+            release_lock(lock, path)
             if isinstance(error, sqlite3.Error):
                 raise StudyFileError(f"cannot open {path} for writing: {error}") from None
             raise
@@ -243,7 +243,7 @@ class Store(Queries):
                 self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
         if self._lock is not None:
-            unlock(self._lock, self.path)
+            release_lock(self._lock, self.path)
             self._lock = None
 
     # -- writing ---------------------------------------------------------------------------------

@@ -27,9 +27,9 @@ from acetune.report._sections import sections
 from acetune.report._trials import trial_detail
 from acetune.report.figures import FIGURES, page_figures
 from acetune.report.html import render
+from acetune.study.integrity import understanding
 from acetune.study.read_ahead import ReadAhead
 from acetune.study.reader import StudyView
-from acetune.study.whole_file import understanding
 
 logger = logging.getLogger("acetune")
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from acetune.report.figures._strata import strata
 from acetune.report.figures._time import time
 from acetune.report.figures._tradeoff import tradeoff
 from acetune.report.figures._what_if import what_if
-from acetune.study.whole_file import understanding
+from acetune.study.integrity import understanding
 
 if TYPE_CHECKING:
     from acetune.study.reader import StudyView

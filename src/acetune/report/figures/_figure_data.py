@@ -19,7 +19,7 @@ from acetune.study.report_arrays import INVALID, STEP, UNCHECKED, VALID
 if TYPE_CHECKING:
     from acetune.study.findings import FoundCheckpoint
     from acetune.study.reader import StudyView
-    from acetune.study.rows import TrialRow
+    from acetune.study.table_rows import TrialRow
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]

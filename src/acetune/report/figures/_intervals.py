@@ -13,7 +13,7 @@ from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, bas
 from acetune.report.figures._figure_data import FigureData, Floats, Mask, thinned
 from acetune.report.figures._look import BEST_OF_ALL, INVALID, NEUTRAL, Json, scatter
 from acetune.report.figures._values import log_axis, number, plain, within_reach
-from acetune.study.rows import TrialRow
+from acetune.study.table_rows import TrialRow
 
 _TITLE = "Check along the way, or at the end?"
 _MOST = 600

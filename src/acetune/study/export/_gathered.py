@@ -20,10 +20,10 @@ from acetune.study.answer import (
     with_confirmation,
 )
 from acetune.study.findings import FoundCheckpoint
+from acetune.study.integrity import understanding
 from acetune.study.per_trial import Trials
 from acetune.study.reader import StudyView
-from acetune.study.rows import CheckRow, ReportRow
-from acetune.study.whole_file import understanding
+from acetune.study.table_rows import CheckRow, ReportRow
 
 Reported: TypeAlias = tuple[ReportRow, list[CheckRow]]
 

@@ -39,7 +39,7 @@ from acetune.searchers.optuna_samplers import amounts, distribution
 from acetune.searchers.space import Choice, Dimension, Float, Integer, Space
 from acetune.study.export._gathered import Gathered
 from acetune.study.export._tables import as_text, utf8
-from acetune.study.rows import TrialRow
+from acetune.study.table_rows import TrialRow
 
 PASSED_OVER = "passed over"
 _LIST = "constraints"  # where Optuna 4 kept them, and optuna-dashboard reads them
