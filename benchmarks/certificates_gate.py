@@ -25,7 +25,7 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from acetune.certification.account import Account
-from acetune.certification.fixed_sequence import Position, choose
+from acetune.certification.candidates import Position, choose
 from acetune.certification.margin import auto_margin
 from benchmarks.common import versions
 

@@ -24,8 +24,8 @@ from acetune.core.ranked_groups import Filing
 from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies import Action, Decision, Policy, parse_policy
 from acetune.report.html import write_report
-from acetune.study.ledger import ledger_of
 from acetune.study.reader import StudyView
+from acetune.study.time_spent import ledger_of
 from run.helpers import report_rows, rows, tune
 
 STEPS = 4

@@ -2,6 +2,6 @@
 
 Nothing here reads files or clocks. ``evidence.py`` has what was measured on fresh rows, each kind
 with its own test, and ``group_rates.py`` that of groups; ``share_and_mean.py`` what users return;
-``fixed_sequence.py`` says which candidates are certified; ``account.py`` how the probability of an
-error is spent over several looks; ``planning.py`` how many rows are needed.
+``candidates.py`` says which candidates are tested, and in which order; ``account.py`` how the
+probability of an error is spent over several looks; ``planning.py`` how many rows are needed.
 """

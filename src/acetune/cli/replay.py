@@ -30,7 +30,7 @@ from acetune.replay.table_file import read_table
 from acetune.report.figure_files import IMAGES, write_figures
 from acetune.run.terminal import progress_bar
 from acetune.searchers import DEFAULT_SEARCHER, SEARCHER_NAMES
-from acetune.study.whole_files import replacing
+from acetune.study.atomic_write import replacing
 from acetune.trial.hardware import available_cores
 
 _TRAINED = 50  # configurations that no stopping trains in the default budget,

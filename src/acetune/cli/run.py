@@ -26,7 +26,7 @@ from acetune.run.terminal import summary
 from acetune.run.tuning import OTHER_NAMES, tune
 from acetune.study.reader import viewing
 from acetune.study.result import StudyResult
-from acetune.study.source_marks import is_from_here
+from acetune.study.source_signature import is_from_here
 from acetune.study.summary import shown
 
 

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from acetune.core.errors import AcetuneError, GoalError
 from acetune.core.import_on_use import import_extra
-from acetune.study.whole_files import replacing
+from acetune.study.atomic_write import replacing
 
 IMAGES = (".png", ".svg", ".pdf")
 

@@ -25,9 +25,9 @@ from acetune.report._sections import first_trials, picture, sections
 from acetune.report._static_figure import still
 from acetune.report._trials import trial_detail
 from acetune.report.figures import FigureData, chosen_trials
+from acetune.study.atomic_write import replacing
 from acetune.study.integrity import understanding
 from acetune.study.reader import StudyView
-from acetune.study.whole_files import replacing
 
 SCRIPTS = ("dom.js", "figures.js", "slider.js", "trials.js", "live.js", "page.js")
 _SCRIPT_LINK = '<script src="static/page.js"></script>'

@@ -11,8 +11,8 @@ from typing import Any
 
 from acetune.certification.account import Account
 from acetune.certification.bounds import normal_quantile
+from acetune.certification.candidates import Position, choose
 from acetune.certification.evidence import Evidence, Refused, evidence_of
-from acetune.certification.fixed_sequence import Position, choose
 from acetune.certification.planning import more_rows
 from acetune.core.errors import ReportError
 from acetune.core.formatting import count

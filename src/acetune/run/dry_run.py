@@ -37,11 +37,11 @@ from acetune.searchers import Searcher
 from acetune.searchers.space import Space
 from acetune.study.answer import testable
 from acetune.study.coordinator import StudyCoordinator
-from acetune.study.ledger import failed_check
 from acetune.study.opening import describe_study
 from acetune.study.reader import StudyView
 from acetune.study.report_arrays import STEP
 from acetune.study.store import Store
+from acetune.study.time_spent import failed_check
 
 _STEPS = 2
 _ENOUGH = Wording("dry_run", "two steps are enough for a dry run")

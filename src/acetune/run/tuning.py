@@ -63,7 +63,7 @@ from acetune.study.opening import (
     study_path,
 )
 from acetune.study.result import StudyResult, read_result
-from acetune.study.source_marks import mark_of
+from acetune.study.source_signature import mark_of
 from acetune.study.store import Durability, require_durability
 from acetune.study.temporary import temporary_study
 from acetune.trial.exclusive import needs_of

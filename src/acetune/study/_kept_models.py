@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from acetune.certification.fixed_sequence import Position, choose
+from acetune.certification.candidates import Position, choose
 from acetune.core.errors import ReportError
 from acetune.core.observation import CheckResult
 from acetune.policies.stopper import Stopper

@@ -46,7 +46,7 @@ def understanding(path: Path, *others: type[Exception]) -> Iterator[None]:
         raise StudyFileError(f"{path} is damaged ({type(e).__name__}: {e})") from e
 
 
-def require_whole(path: Path) -> None:
+def require_intact(path: Path) -> None:
     """Refuse what is not a whole study file of a version we know, without writing to it."""
     # Never opened by hand: if this process writes to the file, closing it would take SQLite's
     # locks away, and another process could delete the log that is being written.

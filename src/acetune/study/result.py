@@ -28,13 +28,13 @@ from acetune.study.answer import (
 from acetune.study.best_checkpoints import nearest_misses
 from acetune.study.best_under_limits import best_under
 from acetune.study.findings import FailureOfCheck, FoundCheckpoint, Ledger, Status
-from acetune.study.ledger import failed_check, ledger_of
 from acetune.study.per_trial import Trials
 from acetune.study.reader import StudyView, viewing
 from acetune.study.report_arrays import STEP, STRATA, UNCHECKED
 from acetune.study.store import Store
 from acetune.study.summary import step_of, summary_html, summary_text
 from acetune.study.table_rows import TrialRow
+from acetune.study.time_spent import failed_check, ledger_of
 
 if TYPE_CHECKING:
     import pandas

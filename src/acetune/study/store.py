@@ -35,8 +35,8 @@ from acetune.study.connections import network_file_system
 from acetune.study.integrity import (
     APPLICATION_ID,
     MARK_NAME,
+    require_intact,
     require_one_name,
-    require_whole,
     understanding,
 )
 from acetune.study.table_rows import CheckRow, EarlierTrial, NewVerdict
@@ -130,7 +130,7 @@ class Store(Queries):
         before anything is done to the file, and may raise.
         """
         require_one_name(path)
-        require_whole(path)
+        require_intact(path)
         try:
             lock = take_lock(path)
         except OSError as error:
@@ -169,7 +169,7 @@ class Store(Queries):
     @classmethod
     def read(cls, path: Path) -> Store:
         """Open an existing study file for reading, also while a study is running."""
-        require_whole(path)
+        require_intact(path)
         db = None
         try:
             with understanding(path, sqlite3.Error):

@@ -10,7 +10,7 @@ from acetune.core.formatting import count, timing
 from acetune.report.figures._drawing import Bar, Drawing, SmallTable, lying_bars, nothing
 from acetune.report.figures._figure_data import FigureData
 from acetune.report.figures._look import ANSWER, BEST_OF_ALL, INVALID, NEUTRAL, VALID
-from acetune.study.ledger import ledger_of
+from acetune.study.time_spent import ledger_of
 
 _TITLE = "Time spent, and saved (an estimate)"
 

@@ -17,10 +17,10 @@ from typing import Any, Literal, NamedTuple, TextIO, TypeAlias
 from acetune.core.formatting import flattened
 from acetune.core.import_on_use import import_extra
 from acetune.searchers.space import flat_names
+from acetune.study.atomic_write import replacing
 from acetune.study.export._gathered import Gathered, gathering
 from acetune.study.export.destinations import require_free, table_files
 from acetune.study.table_rows import CheckRow, ReportRow
-from acetune.study.whole_files import replacing
 
 Kind: TypeAlias = Literal["integer", "number", "boolean", "text", "time"]
 Row: TypeAlias = tuple[Any, ...]

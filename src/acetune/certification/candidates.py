@@ -1,14 +1,14 @@
-"""Which candidates are certified: one test of several, whose error probability is that of a look.
+"""Which candidates are tested on fresh data, and in which order.
 
-The candidates and their order are fixed on search data before fresh data is touched, the safest
-first. Each is tested at the full level of the look as long as all before it have passed; the first
-that does not pass ends the certificates (a fixed sequence: Maurer, Hothorn and Lehmacher 1995;
-Angelopoulos et al., *Learn then Test*, 2021). To certify a model that breaks a limit, the first
-such model of the sequence must pass, and that happens with at most the probability of the level.
-So there is nothing to divide among the candidates, and a sequence from safe to bold ends where the
-data does.
+They and their order are fixed on search data before fresh data is touched, the safest first. Each
+is tested at the full level of the look as long as all before it have passed; the first that does
+not pass ends the certificates (a fixed sequence: Maurer, Hothorn and Lehmacher 1995; Angelopoulos
+et al., *Learn then Test*, 2021). To certify a model that breaks a limit, the first such model of
+the sequence must pass, and that happens with at most the probability of the level. So there is
+nothing to divide among the candidates, and a sequence from safe to bold ends where the data does.
 
-``benchmarks/certificates.py`` measures it beside Bonferroni, Holm and a split level.
+The tests themselves are made one after the other by ``run/_confirmation.py``.
+``benchmarks/certificates.py`` measures this procedure beside Bonferroni, Holm and a split level.
 """
 
 from __future__ import annotations
@@ -16,20 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
-
-
-def fixed_sequence(p_values: Sequence[float], level: float) -> list[bool]:
-    """Which of the hypotheses are rejected: up to the first that is not.
-
-    >>> fixed_sequence([0.01, 0.04, 0.2, 0.01], 0.05)
-    [True, True, False, False]
-    """
-    found: list[bool] = []
-    passing = True
-    for p in p_values:
-        passing = passing and p <= level
-        found.append(passing)
-    return found
 
 
 class Position(NamedTuple):
