@@ -361,6 +361,8 @@ def compare_replays(other: Path, policies: list[str], tables: list[str], seeds: 
         for seed in range(seeds)
     ]
     theirs, ours = ask(other, "replays", jobs), ask(HERE, "replays", jobs)
+    if unlike := theirs[0].keys() ^ ours[0].keys():
+        print(f"not compared, since one of the two has it not: {', '.join(sorted(unlike))}")
     differing = 0
     for job, before, now in zip(jobs, theirs, ours, strict=True):
         differs = {
