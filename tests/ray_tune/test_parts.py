@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -314,6 +317,28 @@ def test_tests_start_ray_in_one_place() -> None:
     starting = re.compile(r"^ *ray\.init\(", re.MULTILINE)
     files = [path.name for path in TESTS.rglob("*.py") if starting.search(path.read_text("utf-8"))]
     assert sorted(files) == ["driver.py", "one_ray.py"]  # the first is a process of its own
+
+
+def test_a_broadcast_of_an_earlier_ray_is_let_go_of() -> None:
+    """A Tuner may be forgotten when its Ray was ended and another one began."""
+    code = (
+        "from one_ray import one_ray\n"
+        "from acetune.ray.broadcast import Publisher\n"
+        "with one_ray(num_cpus=1):\n"
+        "    publisher = Publisher('folder:experiment', None)\n"
+        "    assert publisher._make()\n"
+        "with one_ray(num_cpus=1):\n"
+        "    publisher.close()\n"
+        "    print('closed')\n"
+    )
+    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.splitlines()[-1:] == ["closed"], done.stderr
 
 
 def test_what_ray_has_forgotten_is_said(tmp_path: Path) -> None:

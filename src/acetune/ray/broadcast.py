@@ -135,7 +135,8 @@ class Publisher:
     def close(self) -> None:
         """The experiment is over."""
         if self._broadcast is not None and ray.is_initialized():
-            ray.kill(self._broadcast)
+            with contextlib.suppress(RayError):  # another Ray than the one that it belonged to
+                ray.kill(self._broadcast)
         self._broadcast = None
 
     def _make(self) -> bool:
