@@ -25,7 +25,7 @@ from acetune.report.explanation import (
 )
 from acetune.report.figures import FigureData, trial_figure
 from acetune.report.figures._figure_data import thinned
-from acetune.study.answer import candidates_of, choose_answer
+from acetune.study.answer import choose_answer
 from acetune.study.per_trial import NOT_REPORTED, Trials
 from acetune.study.reader import StudyView
 from acetune.study.report_arrays import CONTINUE, STEP, STRATA, Array
@@ -132,12 +132,13 @@ def trial_detail(view: StudyView, trial: int, digest: FigureData | None = None) 
         last = view.trials[-1].trial if view.trials else 0
         known = f"it has trials 1 to {last}" if last else "it has no trial yet"
         raise StudyError(f"{view.path} has no trial {trial}; {known}")
-    candidates = candidates_of(view)
-    best = choose_answer(candidates)
+    digest = digest or FigureData(view)
     attempts = view.attempts(trial)
     latest = attempts[-1]
     attempt = latest.attempt
     with view.open() as store:
+        candidates = digest.judged
+        best = choose_answer(candidates)
         traceback = store.traceback(trial, attempt)
         hardware = store.hardware().get((trial, attempt))
         names = [name for name, number in store.names().items() if number == trial]
@@ -148,7 +149,7 @@ def trial_detail(view: StudyView, trial: int, digest: FigureData | None = None) 
     why += [f"measured on: {hardware}"] if hardware is not None else []
     why += limits
     notes = (why_unchecked(latest, unchecked), left_out)
-    picture = trial_figure(digest or FigureData(view), trial)
+    picture = trial_figure(digest, trial)
     return {
         "trial": trial,
         "name": names[0] if names else None,

@@ -123,6 +123,7 @@ class StudyView:
         self._file = self.path.resolve() if self.path.is_symlink() else self.path
         self._reports, self._checks = no_reports(), no_checks()
         self._last_seq = 0
+        self._opened: Store | None = None
         self._trial_rows: dict[int, tuple[Any, ...]] = {}
         self._earlier: dict[int, list[TrialRow]] = {}
         self._places: dict[int, int] = {}
@@ -187,9 +188,19 @@ class StudyView:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Store]:
-        """The study file, for a question that the columns do not answer."""
+        """The study file, for a question that the columns do not answer.
+
+        Within a block that has it open, the same one: opening takes longer than most questions.
+        """
+        if self._opened is not None:
+            yield self._opened
+            return
         with self._connected() as (store, _):
-            yield store
+            self._opened = store
+            try:
+                yield store
+            finally:
+                self._opened = None
 
     def trial(self, number: int) -> TrialRow | None:
         """The latest attempt of a trial, or None."""

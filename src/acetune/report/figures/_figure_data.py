@@ -186,14 +186,19 @@ class FigureData:
         return [self.checkpoint(row) for row in rows]
 
     @cached_property
+    def judged(self) -> list[FoundCheckpoint]:
+        """The candidates of the answer with their verdicts, best first."""
+        return candidates_of(self.view)
+
+    @cached_property
     def answer(self) -> CheckpointRow | None:
         """The answer of the study; None where nothing qualified, or fresh data rejected it."""
-        return self._row_of(choose_answer(candidates_of(self.view)))
+        return self._row_of(choose_answer(self.judged))
 
     @cached_property
     def failed_on_fresh(self) -> list[CheckpointRow]:
         """All that fresh data rejected, whether or not there is an answer."""
-        failed = [found for found in candidates_of(self.view) if found.status == "broken"]
+        failed = [found for found in self.judged if found.status == "broken"]
         return [row for found in failed if (row := self._row_of(found)) is not None]
 
     @property
