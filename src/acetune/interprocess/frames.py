@@ -138,7 +138,11 @@ class _Channel:
         end = self._head + length
         if size < end:
             return None
-        found = bytes(memoryview(self._come)[self._head : end])
+        come = self._come
+        if isinstance(come, bytes):
+            found = come[self._head : end]
+        else:
+            found = bytes(memoryview(come)[self._head : end])
         if self._seal is not None:
             self._seal.require(bytes(self._come[_HEAD.size : self._head]), found)
         if size == end:

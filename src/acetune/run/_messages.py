@@ -272,21 +272,23 @@ def _classes(hint: Any) -> tuple[type, ...]:
 
 def _require_kinds(message: tuple[object, ...], kind: type) -> None:
     """That the fields of a message, or of a report, are of their kinds."""
-    wrong = _wrong_kind(kind, tuple(map(type, message)))
+    wrong, whole_numbers = _looked_at(kind, tuple(map(type, message)))
     if wrong is not None:
         raise MessageError(f"a {kind.__name__} held a {wrong.__name__}")
-    for field in message:
-        if type(field) is int and not -_LARGEST <= field <= _LARGEST:
+    for place in whole_numbers:
+        if not -_LARGEST <= message[place] <= _LARGEST:  # type: ignore[operator]
             raise MessageError(f"a {kind.__name__} held a number beyond 2**63")
 
 
 @lru_cache(maxsize=256)  # a study's reports are nearly all alike
-def _wrong_kind(message: type, found: tuple[type, ...]) -> type | None:
-    """The first class in a message that its field may not have, None where all may."""
-    for kind, allowed in zip(found, _kinds(message), strict=True):
-        if not issubclass(kind, allowed):
-            return kind
-    return None
+def _looked_at(message: type, found: tuple[type, ...]) -> tuple[type | None, tuple[int, ...]]:
+    """The first class in a message that its field may not have, and where whole numbers are."""
+    wrong = (
+        kind
+        for kind, allowed in zip(found, _kinds(message), strict=True)
+        if not issubclass(kind, allowed)
+    )
+    return next(wrong, None), tuple(place for place, kind in enumerate(found) if kind is int)
 
 
 _FROM_WORKER = frozenset(
