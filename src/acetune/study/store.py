@@ -99,9 +99,11 @@ class Store(Queries):
             building.unlink(missing_ok=True)
             make_private(building)
             db = sqlite3.connect(building)
-            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version = {FORMAT}")
-            db.executescript(SCHEMA)
+            # in one transaction: each waits for the disk
+            db.executescript(
+                f"BEGIN; PRAGMA application_id = {APPLICATION_ID}; "
+                f"PRAGMA user_version = {FORMAT}; {SCHEMA}"
+            )
             _insert_study(db, study)
             db.execute(_MARK)
             db.commit()
