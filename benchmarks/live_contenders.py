@@ -185,7 +185,7 @@ class OptunaPeer(Peer):
 
 
 class BlendSearchPeer(Peer):
-    """FLAML's BlendSearch with constraints, mended as in acetune's searcher of that name."""
+    """FLAML's BlendSearch with constraints, fixed as in acetune's searcher of that name."""
 
     def __init__(self, task: Task, seed: int) -> None:
         self._goals, self._number = goals_of(task), 0

@@ -1,6 +1,6 @@
 """Where plain FLAML goes wrong, and that our searcher does not.
 
-Each ``test_plain_...`` shows what FLAML does by itself. If one fails, FLAML has mended it, and the
+Each ``test_plain_...`` shows what FLAML does by itself. If one fails, FLAML has fixed it, and the
 remedy in ``acetune.searchers._flaml`` can go.
 """
 

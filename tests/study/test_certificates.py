@@ -237,6 +237,29 @@ def test_the_same_call_again_looks_no_further(study: Path) -> None:
     assert len(again.looks) == 1 and again.status == first.status == "holds"
 
 
+@pytest.mark.parametrize(("value", "looks"), [(SURE, 1), (UNSURE, 2)])
+def test_a_certified_answer_is_not_looked_at_again_before_something_is_reported(
+    study: Path, value: Estimate, looks: int
+) -> None:
+    # at the level of a second look trial 3 would be tested too: it is safer than was enough before
+    table = by_hand([[(1.0, 1.8)], [(2.0, 1.1)], [(3.0, 0.9)], [(0.5, 1.7)]])
+    options: dict[str, Any] = {
+        "constraints": [Constraint("g", upper=2, check=measured, margin_se=0)],
+        "policy": ACE(truncation=0, interval=1, gate=False),
+        "xs": range(4),
+        "keep_models": 4,
+        "confirm": fresh(dict.fromkeys(range(1, 5), value)),
+        "confirm_top": 2,
+    }
+
+    tune(table, study, max_trials=3, **options)
+    assert listed(study) == [[2, 1]]
+    tune(table, study, max_trials=3, **options)
+    assert listed(study) == [[2, 1], [3]][:looks]
+    tune(table, study, max_trials=4, **options)  # it reports
+    assert listed(study)[-1][-1] == 4 and len(listed(study)) == looks + 1
+
+
 def test_a_later_look_has_less_to_spend_and_other_candidates(study: Path) -> None:
     run(study, fresh({4: UNSURE, 3: UNSURE, 2: UNSURE, 1: UNSURE}), max_trials=1)
     # at level 0.0375 it would be certified, at the level of the second look it is not
@@ -343,7 +366,7 @@ def test_people_are_told_that_confirm_went_wrong(study: Path) -> None:
     assert result.best.confirmation is None and uses(study) == [(1, 2, "unconfirmed")]
     said = dict(summary_rows(result))
     assert said["trust"].startswith("unconfirmed, because confirm went wrong: FileNotFoundError")
-    assert said["next"] == "mend confirm and make the same call again"
+    assert said["next"] == "fix confirm and make the same call again"
     mended = run(study, fresh(dict.fromkeys(range(1, 5), SURE)), top=1,
                  constraints=[Constraint("g", upper=2, check=measured)])  # fmt: skip
     assert mended.status == "certified" and mended.confirm_error is None

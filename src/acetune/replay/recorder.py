@@ -120,7 +120,7 @@ def assemble(task: Task, partial: Partial, made: Mapping[str, Any]) -> CurveTabl
     if not curves:
         reasons = "\n".join(sorted(set(failures.values()))[:3])
         raise TableError(
-            f"none of {len(failures)} configurations could be trained; mend the cause, delete "
+            f"none of {len(failures)} configurations could be trained; fix the cause, delete "
             f"{partial.path} and try again:\n{reasons}"
         )
     goals = goals_of(task)

@@ -63,7 +63,7 @@ def answer_step(best: FoundCheckpoint | None, trial: int, attempt: int) -> int |
 
 
 def own_frames(traceback: str) -> str:
-    """A traceback without the frames of this package, which its reader need not mend.
+    """A traceback without the frames of this package, which its reader need not fix.
 
     >>> print(own_frames(f'''Traceback (most recent call last):
     ...   File "{_OURS}run/_worker_main.py", line 80, in _train

@@ -20,7 +20,7 @@ from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, as_meas
 from acetune.run._driver import Driver
 from acetune.run._messages import Evaluate, Evaluated
 from acetune.run.study_callbacks import Listeners
-from acetune.study.answer import candidates_of, testable
+from acetune.study.answer import candidates_of, choose_answer, testable
 from acetune.study.best_checkpoints import valid_at
 from acetune.study.claims import no_recommendation
 from acetune.study.coordinator import StudyCoordinator
@@ -93,6 +93,20 @@ def measure_again(driver: Driver, coordinator: StudyCoordinator, listeners: List
     if lost:
         text += f"; {count(lost, 'model')} of replaced attempts left out"
     listeners.notice(f"{text}; all other checkpoints count as never checked")
+
+
+def _is_settled(view: StudyView, data: str | None) -> bool:
+    """Whether the answer is certified, and nothing was reported since these rows were looked at.
+
+    Whoever makes the same call again wants the answer, not a look that uses up a part of the level.
+    """
+    answer = choose_answer(candidates_of(view))
+    if answer is None or answer.status != "certified":
+        return False
+    times = view.reports.time
+    latest = float(times[-1]) if len(times) else -math.inf
+    ended = (look for look in view.looks if look["ended"] is not None and look["data"] == data)
+    return any(look["started"] >= latest for look in ended)
 
 
 def _take_check(coordinator: StudyCoordinator, trial: int, step: int, result: Evaluated) -> None:
@@ -185,6 +199,7 @@ class _Look:
             listed = [place for look in looks for place in look["candidates"]]
             known = {place: valid_at(view, *place) for place in listed}
             account = Account(view.info["confidence"], len(looks))
+            settled = _is_settled(view, data)
             if not pool and candidates_of(view):
                 listeners.notice(
                     "nothing can be confirmed: no model was kept; give it as report(..., model=...)"
@@ -202,6 +217,8 @@ class _Look:
                 store.end_look(number, time.time())
             looks.append(under_way)
             number += 1
+        if settled:
+            return None
         level = account.level(number)
         tested = {place for look in looks if look["data"] == data for place in look["candidates"]}
         # what is kept only because a look has listed it is no candidate for another
@@ -361,7 +378,7 @@ class _Look:
     def end(self) -> None:
         """The test is over: on these rows none of its candidates is tested again.
 
-        Not so where ``confirm`` went wrong: it may be mended, and then the look goes on, with the
+        Not so where ``confirm`` went wrong: it may be fixed, and then the look goes on, with the
         same candidates.
         """
         if "unconfirmed" in self._said.values():

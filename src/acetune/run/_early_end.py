@@ -78,7 +78,7 @@ class BrokenChecks:
             "was ended",
             f"in trial {number}, with:\n{error}\n"
             + (f"The parameters were:  {listed}\n" if tried else "")
-            + f"Mend the check and make the same call again{delete}. If it fails for such "
+            + f"Fix the check and make the same call again{delete}. If it fails for such "
             f"configurations only, go on with max_failures={4 * self._most}. {closer}",
         )
 

@@ -46,7 +46,7 @@ class Pass(NamedTuple):
         """For the messages of one end of the connection; a token is used for one alone."""
         return Seal(hmac.digest(self.key, self.token, "sha256"), sends, hears)
 
-    def __repr__(self) -> str:  # the key shall not get into a log
+    def __repr__(self) -> str:  # the key must not get into a log
         return f"Pass({self.address})"
 
 

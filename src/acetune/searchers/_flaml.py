@@ -1,7 +1,7 @@
 """FLAML's BlendSearch and CFO, by ask and tell.
 
 FLAML 2.7 as it comes would mislead or break a constrained search in many ways. Each of these is
-shown beside its remedy in ``tests/searchers/test_flaml.py``, which fails when FLAML mends it:
+shown beside its remedy in ``tests/searchers/test_flaml.py``, which fails when FLAML fixes it:
 
 - The local search ignores the constraint unless metric, mode *and* space are given at once.
 - A constraint value of 0.0, None or NaN counts as satisfied; in an intermediate result, any value.

@@ -62,7 +62,7 @@ def towards_a_certificate(result: StudyResult) -> str | None:
                 "by confirm_data=..., since a look has tested it on these"
             )
         if _confirm_error(result, best) is not None:
-            return "mend confirm and make the same call again"
+            return "fix confirm and make the same call again"
         return _measure_it_on_fresh_rows(result, best)
     return f"promise no limit yet; {_what_it_takes(result, best)}{_safer(result, best)}"
 
@@ -73,6 +73,12 @@ def _measure_it_on_fresh_rows(result: StudyResult, best: FoundCheckpoint) -> str
         return None  # its confirm may be yet to come
     if json.loads(result.info["settings"]).get("engine") == RAY_TUNE:
         return None  # only tune() asks confirm
+    if best.checkpoint is None and result.limit_changes:
+        return (
+            "only a model that was kept can be tested, and this one was not, as it broke the limit "
+            "then: train its parameters again, or go on with more trials and give confirm=..., "
+            "with rows that the search has not used"
+        )
     if best.checkpoint is None:
         return (
             "only a model that was kept can be tested: report models (trial.report(model=...)) and "

@@ -331,7 +331,7 @@ def _look_at_confirm(
 ) -> list[str]:
     """Say where ``confirm`` has changed after fresh data was looked at; returns what has changed.
 
-    It is not refused: one that went wrong has to be mended. ``again``: a check has changed too, and
+    It is not refused: one that went wrong has to be fixed. ``again``: a check has changed too, and
     all is measured again.
     """
     found = None if known is None or now is None else identities.changes(known, now)
@@ -404,7 +404,7 @@ def _is_to_begin_anew(
         reports = store.rows("SELECT 1 FROM reports LIMIT 1")
         states = {row["state"] for row in store.rows("SELECT state FROM trials")}
     changed = [what for what in _MUST_STAY if _fixed(known, what) != _fixed(description, what)]
-    # what has reported nothing is nothing to go on with: a mistake was made and is mended now
+    # what has reported nothing is nothing to go on with: a mistake was made and is fixed now
     if not reports and (changed or ("failed" in states and states <= {"failed", "rejected"})):
         return True
     for what in changed:

@@ -257,7 +257,7 @@ def nothing_feasible(result: StudyResult) -> NoAnswer:
         return NoAnswer(f"none yet: {made}")
     failed = result.failed_check
     if checked and ledger.failed_checks == checked and failed is not None:
-        # more checks would fail as well: the check has to be mended
+        # more checks would fail as well: the check has to be fixed
         which = "the one check that was made"
         if checked > 1:
             which = f"every one of the {checked:,} checks that were made"

@@ -40,7 +40,7 @@ _TIMEOUT = Wording(
 )
 _ROUNDING = 1e-9  # by which a value may leave its range
 _WHOLE = (0.0, 1.0)  # a share of none or of all has a standard error of 0
-# whose lines nobody has to mend: Python's own, what is installed, and this package
+# whose lines nobody has to fix: Python's own, what is installed, and this package
 _NOT_THEIRS = tuple(
     f"{path}{os.sep}"
     for path in (
