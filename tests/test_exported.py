@@ -62,7 +62,7 @@ def test_the_version_is_that_of_the_package() -> None:
     assert acetune.__version__ == metadata.version("acetune")
 
 
-HEAVY = ["optuna", "pandas", "rich", "numpy", "typer", "sqlite3", "multiprocessing.pool"]
+HEAVY = ["optuna", "pandas", "rich", "numpy", "click", "sqlite3", "multiprocessing.pool"]
 
 
 @pytest.mark.parametrize(

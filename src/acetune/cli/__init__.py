@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import typer
-from typer.core import TyperGroup
+import click
 
 from acetune import __version__
-from acetune.cli.exits import ExitCode
+from acetune.cli.exits import ExitCode, Group
 from acetune.core.errors import AcetuneError
 from acetune.core.formatting import harmless
 
@@ -39,10 +38,7 @@ class _Verbs(Mapping[str, Any]):
     """
 
     def __getitem__(self, name: str) -> Any:
-        module = importlib.import_module(f"acetune.cli.{_FILES[name]}")
-        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        alone.command(name)(getattr(module, name))
-        return typer.main.get_command(alone)
+        return getattr(importlib.import_module(f"acetune.cli.{_FILES[name]}"), name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(_FILES)
@@ -51,14 +47,14 @@ class _Verbs(Mapping[str, Any]):
         return len(_FILES)
 
 
-class _Group(TyperGroup):
+class _Group(Group):
     """A group of commands that are not imported to be counted."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands: Any = _Verbs()
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """Their names."""
         return list(self.commands)
 
@@ -70,26 +66,15 @@ Exit status of demo, run, resume and show:
 \b
 """
 
-app = typer.Typer(
+
+@click.group(
     cls=_Group,
     help=_HELP + "\n".join(f"{code.value:>3}  {code.meaning}" for code in ExitCode),
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+    context_settings={"show_default": True},
 )
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"acetune {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: bool = typer.Option(False, "--version", callback=_version, help="Show the version."),
-) -> None:
-    pass
+@click.version_option(__version__, message="acetune %(version)s", help="Show the version.")
+def app() -> None:
+    """Without a verb it shows its help."""
 
 
 def _require_a_folder() -> None:
