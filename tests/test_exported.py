@@ -79,6 +79,16 @@ def test_importing_is_light(module: str, heavy: list[str]) -> None:
     assert found.stdout == "[]\n"
 
 
+def test_the_help_of_the_command_imports_none_of_its_verbs() -> None:
+    code = (
+        "import sys; from acetune.cli import main; sys.argv = ['acetune', '--help']\n"
+        "try: main()\n"
+        "except SystemExit: print({'acetune.cli.show', 'rich', 'numpy'} & sys.modules.keys())"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.endswith("\nset()\n")
+
+
 def test_every_error_is_in_the_drawn_tree() -> None:
     drawn = inspect.getdoc(errors) or ""
     for name, error in vars(errors).items():

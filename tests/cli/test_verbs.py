@@ -15,6 +15,13 @@ from cli.inside import Command
 VERBS = list(app.commands)
 
 
+@pytest.mark.parametrize("name", VERBS)
+def test_the_list_of_verbs_has_the_first_words_of_each(acetune: Command, name: str) -> None:
+    first, _, _ = (app.commands[name].help or "").partition("\n\n")
+    listed = " ".join(acetune("--help")[0].split())
+    assert f" {name} {' '.join(first.split())} " in f"{listed} "
+
+
 def test_a_misspelt_verb_is_suggested(acetune: Command) -> None:
     _, complaint = acetune("shwo", "study.db", ok=False)
     assert acetune.status == ExitCode.USAGE
