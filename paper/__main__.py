@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
-import typer
-from typer.core import TyperGroup
+import click
 
+from acetune.cli.exits import Group
 from acetune.core.errors import AcetuneError
 from paper.record import record
 from paper.reproduce import reproduce
 
 
-class _Group(TyperGroup):
+class _Group(Group):
     """Verbs, of which ``reproduce`` may be left out: ``python -m paper fairness``."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the verb before what is none."""
         if not args or args[0] not in (*self.commands, "--help"):
             args = ["reproduce", *args]
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(
-    cls=_Group,
+app = _Group(
+    commands=[reproduce, record],
     help="The paper's experiments again. The verb 'reproduce' may be left out: python -m paper "
     "fairness.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
+    context_settings={"show_default": True},
 )
-app.command()(reproduce)
-app.command()(record)
 
 
 def main() -> None:

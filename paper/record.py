@@ -3,39 +3,48 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-from acetune.cli.record import TABLE, Configs, Output, Seed, Workers, digest, record_task
+from acetune.cli.params import PATH, workers_option
+from acetune.cli.record import configs_option, digest, output_option, record_task, seed_option
 from acetune.replay.recorder import require_new
 from paper.tasks import TASK_NAMES, load_task
 from paper.tasks.pretrained import DISTILBERT
 
 
+@click.command()
+@click.argument("task", help=f"What to train: {', '.join(TASK_NAMES)}.")
+@output_option
+@configs_option
+@seed_option
+@workers_option
+@click.option(
+    "--data",
+    type=PATH,
+    help="The task's data: a file, or SST-2's folder (or 'hub') for robustness; made by code by "
+    "default.",
+)
+@click.option(
+    "--confirm-rows", default=0, help="Rows to hold back for confirmation, where the task has none."
+)
+@click.option(
+    "--model",
+    default="",
+    help="For robustness: the folder of a pretrained model, or its hub name.",
+)
+@click.option("--suite", type=PATH, help="For robustness: the file of CheckList's sentiment suite.")
 def record(
-    task: Annotated[str, typer.Argument(help=f"What to train: {', '.join(TASK_NAMES)}.")],
-    output: Output = TABLE,
-    configs: Configs = 100,
-    seed: Seed = 0,
-    workers: Workers = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="The task's data: a file, or SST-2's folder (or 'hub') for robustness; made by "
-            "code by default."
-        ),
-    ] = None,
-    confirm_rows: Annotated[
-        int, typer.Option(help="Rows to hold back for confirmation, where the task has none.")
-    ] = 0,
-    model: Annotated[
-        str,
-        typer.Option(help="For robustness: the folder of a pretrained model, or its hub name."),
-    ] = "",
-    suite: Annotated[
-        Path | None, typer.Option(help="For robustness: the file of CheckList's sentiment suite.")
-    ] = None,
+    task: str,
+    output: Path,
+    configs: int,
+    seed: int,
+    workers: int | None,
+    data: Path | None,
+    confirm_rows: int,
+    model: str,
+    suite: Path | None,
 ) -> None:
     """Train configurations of TASK to the end and record every step's metrics and costs.
 

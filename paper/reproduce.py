@@ -7,10 +7,10 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
+from acetune.cli.params import PATH
 from acetune.core.errors import GoalError, TableError
 from acetune.replay.curve_table import CurveTable
 from acetune.replay.table_file import read_table
@@ -21,19 +21,7 @@ from acetune.trial.hardware import available_cores, describe_hardware
 from paper import ablations, case_study, fairness, robustness
 from paper.measuring import Case, Measured, Plan, jobs_of, measure, to_json
 from paper.page import Drawn, Page
-from paper.reproduce_live import (
-    Data,
-    EngineName,
-    Limits,
-    Live,
-    NoReplay,
-    Policies,
-    Searchers,
-    StudiesFolder,
-    Workers,
-    make_plan,
-    reproduce_live,
-)
+from paper.reproduce_live import live_options, make_plan, reproduce_live
 
 PARTS = ("fairness", "ablations", "figures", "robustness")
 _RECORD_CREDIT = "credit-lightgbm --data FILE"
@@ -41,53 +29,52 @@ _RECORD_SENTIMENT = "robustness --data FOLDER --suite FILE"
 _CREDIT, _SENTIMENT = Path("tables/credit-lightgbm.parquet"), Path("tables/sst2-minilm.parquet")
 
 
+@click.command()
+@click.argument("parts", nargs=-1, help=f"Any of {', '.join(PARTS)}; all by default.")
+@click.option(
+    "--table",
+    type=PATH,
+    help=f"The curves to replay: {_CREDIT} by default, {_SENTIMENT} for robustness.",
+)
+@click.option("--output", "-o", type=PATH, default="results", help="Folder for the pages.")
+@click.option(
+    "--budget-s",
+    "--budget",
+    type=float,
+    help="Simulated seconds on each worker, by default 35, or for robustness enough for a third "
+    "of the table; with --live the seconds of each study, 120 by default.",
+)
+@click.option(
+    "--seeds",
+    help="How many repetitions on the table itself, 20 by default; with --live the seeds "
+    "themselves, 20,21,22 by default.",
+)
+@click.option("--samples", type=int, help="Tables drawn anew, for the intervals; 40 by default.")
+@click.option("--processes", type=int, help="Processes that share the work; one a core by default.")
+@click.option(
+    "--pictures",
+    default="png",
+    help="png or svg (need Chrome and the extra 'png'), or html.",
+)
+@live_options
 def reproduce(
-    parts: Annotated[
-        list[str] | None, typer.Argument(help=f"Any of {', '.join(PARTS)}; all by default.")
-    ] = None,
-    table: Annotated[
-        Path | None,
-        typer.Option(
-            help=f"The curves to replay: {_CREDIT} by default, {_SENTIMENT} for robustness."
-        ),
-    ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the pages.")] = Path(
-        "results"
-    ),
-    budget_s: Annotated[
-        float | None,
-        typer.Option(
-            "--budget-s",
-            "--budget",
-            help="Simulated seconds on each worker, by default 35, or for robustness enough for a "
-            "third of the table; with --live the seconds of each study, 120 by default.",
-        ),
-    ] = None,
-    seeds: Annotated[
-        str | None,
-        typer.Option(
-            help="How many repetitions on the table itself, 20 by default; with --live the seeds "
-            "themselves, 20,21,22 by default."
-        ),
-    ] = None,
-    samples: Annotated[
-        int | None, typer.Option(help="Tables drawn anew, for the intervals; 40 by default.")
-    ] = None,
-    processes: Annotated[
-        int | None, typer.Option(help="Processes that share the work; one a core by default.")
-    ] = None,
-    pictures: Annotated[
-        str, typer.Option(help="png or svg (need Chrome and the extra 'png'), or html.")
-    ] = "png",
-    live: Live = False,
-    data: Data = None,
-    limits: Limits = None,
-    policies: Policies = None,
-    searchers: Searchers = None,
-    engine: EngineName = None,
-    workers: Workers = None,
-    studies: StudiesFolder = None,
-    no_replay: NoReplay = False,
+    parts: tuple[str, ...],
+    table: Path | None,
+    output: Path,
+    budget_s: float | None,
+    seeds: str | None,
+    samples: int | None,
+    processes: int | None,
+    pictures: str,
+    live: bool,
+    data: Path | None,
+    limits: str | None,
+    policies: str | None,
+    searchers: str | None,
+    engine: str | None,
+    workers: int | None,
+    studies: Path | None,
+    no_replay: bool,
 ) -> None:
     """Make the paper's tables and figures again, ours beside theirs."""
     chosen = list(dict.fromkeys(parts or _with_tables(table)))
@@ -192,7 +179,7 @@ def _with_tables(given: Path | None) -> list[str]:
     """All parts; those whose table is not here are left out, and that is said."""
     if given is not None or not _CREDIT.exists() or _SENTIMENT.exists():
         return list(PARTS)
-    typer.echo(f"robustness is left out: there is no {_SENTIMENT}", err=True)
+    click.echo(f"robustness is left out: there is no {_SENTIMENT}", err=True)
     return [part for part in PARTS if part != "robustness"]
 
 
@@ -221,4 +208,4 @@ def _write(path: Path, page: Page, drawn: Drawn) -> None:
     page.text(f"Made by `{command}` with {with_what}, on {describe_hardware()}.")
     page.write(path)
     write_figures(drawn)
-    typer.echo(path)
+    click.echo(path)

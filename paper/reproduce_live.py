@@ -6,14 +6,15 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
-import typer
+import click
 
 from acetune.cli.demo_credit import lightgbm
 from acetune.cli.exits import ExitCode
+from acetune.cli.params import PATH
 from acetune.core.errors import GoalError
 from acetune.replay.curve_table import CurveTable
 from acetune.report.figure_files import write_figures
@@ -30,47 +31,38 @@ from paper.live_speed import require_space
 from paper.live_studies import Studies, conditions_now
 from paper.tasks.credit import paper_credit
 
-_PANEL = "With --live"
+_OPTIONS = (
+    click.option("--live", is_flag=True, help="Train for real; goes on where it was."),
+    click.option("--data", type=PATH, help="With --live: the UCI credit file (CSV)."),
+    click.option("--limits", help="With --live: on EOD; 0.25,0.325 by default."),
+    click.option(
+        "--policies",
+        help="With --live: as in none,asha+after,ace:truncation=0.5; those of the paper's table by "
+        "default.",
+    ),
+    click.option("--searchers", help="With --live: random,blendsearch by default."),
+    click.option("--engine", help="With --live: local (the default) or ray."),
+    click.option(
+        "--workers",
+        type=int,
+        help="With --live: concurrent trials, one thread each; 4 by default.",
+    ),
+    click.option(
+        "--studies",
+        type=PATH,
+        help="With --live: folder for the study files; live-studies by default.",
+    ),
+    click.option(
+        "--no-replay", is_flag=True, help="With --live: nothing from the table beside it."
+    ),
+)
 
-Live: TypeAlias = Annotated[
-    bool,
-    typer.Option("--live", help="Train for real; goes on where it was.", rich_help_panel=_PANEL),
-]
-Data: TypeAlias = Annotated[
-    Path | None, typer.Option(help="The UCI credit file (CSV).", rich_help_panel=_PANEL)
-]
-Limits: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="On EOD; 0.25,0.325 by default.", rich_help_panel=_PANEL),
-]
-Policies: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="As in none,asha+after,ace:truncation=0.5; those of the paper's table by default.",
-        rich_help_panel=_PANEL,
-    ),
-]
-Searchers: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="random,blendsearch by default.", rich_help_panel=_PANEL),
-]
-EngineName: TypeAlias = Annotated[
-    str | None, typer.Option(help="local (the default) or ray.", rich_help_panel=_PANEL)
-]
-Workers: TypeAlias = Annotated[
-    int | None,
-    typer.Option(help="Concurrent trials, one thread each; 4 by default.", rich_help_panel=_PANEL),
-]
-StudiesFolder: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder for the study files; live-studies by default.", rich_help_panel=_PANEL
-    ),
-]
-NoReplay: TypeAlias = Annotated[
-    bool,
-    typer.Option("--no-replay", help="Nothing from the table beside it.", rich_help_panel=_PANEL),
-]
+
+def live_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Real training, and what is said of it."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 def make_plan(
@@ -145,7 +137,7 @@ def reproduce_live(
     kept = json.dumps(live_json(live, plan, conditions, command, beside), indent=1, allow_nan=False)
     (output / "live-runs.json").write_text(kept + "\n", encoding="utf-8")
     write_figures(drawn)
-    typer.echo(output / "fairness-live.md")
+    click.echo(output / "fairness-live.md")
 
 
 def _train(
@@ -192,7 +184,7 @@ def _train(
                 highlight=False,
                 soft_wrap=True,
             )
-            raise typer.Exit(ExitCode.INTERRUPTED)
+            raise click.exceptions.Exit(ExitCode.INTERRUPTED)
 
 
 def _replay(table: CurveTable, live: Sequence[LiveRun], plan: LivePlan, processes: int) -> Beside:

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import click
 import nbclient
 import nbformat
 import pytest
-import typer
 
 import acetune
 from acetune.cli import app
@@ -208,13 +208,11 @@ def _tool(name: str) -> Any:
 
 
 @functools.cache
-def _options(program: typer.Typer) -> dict[str, set[str]]:
+def _options(program: click.Group) -> dict[str, set[str]]:
     """The options of each verb."""
-    group: Any = typer.main.get_command(program)
-    context = group.make_context("program", [], resilient_parsing=True)
     return {
-        name: {"--help", *(o for p in group.get_command(context, name).params for o in p.opts)}
-        for name in group.list_commands(context)
+        name: {"--help", *(option for param in verb.params for option in param.opts)}
+        for name, verb in program.commands.items()
     }
 
 
@@ -227,7 +225,7 @@ def _commands(page: Path, program: str, first: str = "[a-z]") -> list[str]:
     return found + re.findall(rf"`{program} ({first}[^`]*)`", text)
 
 
-def _require_options(program: typer.Typer, verb: str, words: list[str]) -> None:
+def _require_options(program: click.Group, verb: str, words: list[str]) -> None:
     for word in words:
         if word.startswith("-"):
             assert word.partition("=")[0] in _options(program)[verb], (verb, word)

@@ -62,7 +62,7 @@ def test_the_version_is_that_of_the_package() -> None:
     assert acetune.__version__ == metadata.version("acetune")
 
 
-HEAVY = ["optuna", "pandas", "rich", "numpy", "typer", "sqlite3", "multiprocessing.pool"]
+HEAVY = ["optuna", "pandas", "rich", "numpy", "click", "sqlite3", "multiprocessing.pool"]
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,16 @@ def test_importing_is_light(module: str, heavy: list[str]) -> None:
     code = f"import {module}, sys; print([name for name in {heavy!r} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
+
+
+def test_the_help_of_the_command_imports_none_of_its_verbs() -> None:
+    code = (
+        "import sys; from acetune.cli import main; sys.argv = ['acetune', '--help']\n"
+        "try: main()\n"
+        "except SystemExit: print({'acetune.cli.show', 'rich', 'numpy'} & sys.modules.keys())"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.endswith("\nset()\n")
 
 
 def test_every_error_is_in_the_drawn_tree() -> None:

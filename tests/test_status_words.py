@@ -14,8 +14,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from playwright.sync_api import Browser, expect
-from typer.testing import CliRunner
 
 import acetune
 from acetune import ACE, Constraint, Estimate, Share

@@ -7,13 +7,9 @@ a test says when it is out of date.
 from __future__ import annotations
 
 import inspect
-import types
-import typing
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import typer
+import click
 
 from acetune.cli import app
 from acetune.cli.exits import ExitCode
@@ -43,55 +39,47 @@ is printed whatever the status. The other verbs end with 0, 1, 2 or 130.
 
 def page() -> str:
     """The page as it should be."""
-    group: Any = typer.main.get_command(app)  # typer carries a click of its own, without types
-    context = group.make_context("acetune", [], resilient_parsing=True)
-    verbs = {name: group.get_command(context, name) for name in group.list_commands(context)}
     lines = [HEAD]
-    for name, verb in verbs.items():
+    for name, verb in app.commands.items():
         lines.append(f"| [`{name}`](#{name}) | {_cell(_first(verb.help))} |\n")
     lines += [EXITS, *(f"| {code.value} | {_cell(code.meaning)} |\n" for code in ExitCode)]
-    for name, verb in verbs.items():
-        lines.append("\n" + _verb(name, verb, inspect.unwrap(verb.callback)))
+    for name, verb in app.commands.items():
+        lines.append("\n" + _verb(name, verb))
     return "".join(lines)
 
 
-def _verb(name: str, verb: Any, function: Callable[..., object]) -> str:
-    hints = typing.get_type_hints(function)
-    arguments = [p for p in verb.params if p.param_type_name == "argument"]
-    options = [p for p in verb.params if p.param_type_name == "option"]
+def _verb(name: str, verb: click.Command) -> str:
+    arguments = [p for p in verb.params if isinstance(p, click.Argument)]
+    options = [p for p in verb.params if isinstance(p, click.Option)]
     usage = " ".join(["acetune", name, *(_usage(p) for p in arguments), "[OPTIONS]"])
     text = f"## {name}\n\n    {usage}\n\n{_prose(verb.help)}\n\n"
     text += "| argument or option | takes | default | meaning |\n|---|---|---|---|\n"
     for param in (*arguments, *options):
         names = ", ".join(f"`{option}`" for option in (*param.opts, *param.secondary_opts))
-        if param.param_type_name == "argument":
-            names = f"`{(param.metavar or param.name).upper()}`"
-        text += f"| {names} | {_kind(param, hints)} | {_default(param)} | {_cell(param.help)} |\n"
+        if isinstance(param, click.Argument):
+            names = f"`{param.human_readable_name}`"
+        text += f"| {names} | {_kind(param)} | {_default(param)} | {_cell(param.help)} |\n"
     return text
 
 
-def _usage(argument: Any) -> str:
-    name = (argument.metavar or argument.name).upper()
+def _usage(argument: click.Argument) -> str:
+    name = argument.human_readable_name
     return name if argument.required else f"[{name}]"
 
 
-def _kind(param: Any, hints: dict[str, Any]) -> str:
-    hint = hints.get(param.name, bool)  # --help is nobody's argument
-    given = [part for part in typing.get_args(hint) if part is not types.NoneType]
-    kind = given[0] if given else hint
-    if kind is bool:
+def _kind(param: click.Parameter) -> str:
+    kind = param.type.name
+    if kind == "boolean":
         return ""
-    word = {int: "number", float: "number", Path: "path"}.get(kind, "text")
+    word = {"integer": "number", "float": "number", "path": "path"}.get(kind, "text")
     return f"{word}, repeatable" if param.multiple else word
 
 
-def _default(param: Any) -> str:
+def _default(param: click.Parameter) -> str:
     if param.required:
         return "required"
-    default = param.default
-    if default is None or default in (False, (), []) or callable(default):
-        return ""
-    return f"`{default}`"
+    default = param.to_info_dict()["default"]  # None where the option has none
+    return f"`{default}`" if default else ""
 
 
 def _first(text: str | None) -> str:

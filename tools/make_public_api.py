@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import typer
+import click
 from pyarrow import parquet
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,10 +71,7 @@ def page() -> str:
 
 
 def _commands() -> Iterator[str]:
-    group: Any = typer.main.get_command(app)
-    context = group.make_context("acetune", [], resilient_parsing=True)
-    verbs = [(name, group.get_command(context, name)) for name in group.list_commands(context)]
-    lines = (_verb(name, command) for name, command in [("", group), *verbs])
+    lines = (_verb(name, command) for name, command in [("", app), *app.commands.items()])
     text = "[The command line](command_line.md) tells what they mean, with defaults."
     yield code_block("## Commands", lines, text, "text")
     codes = [f"{code.value:>3}  {code.meaning}\n" for code in ExitCode]
@@ -83,11 +80,11 @@ def _commands() -> Iterator[str]:
         yield code_block(f"### Names of {what}", (f"{name}\n" for name in names), language="text")
 
 
-def _verb(name: str, command: Any) -> str:
+def _verb(name: str, command: click.Command) -> str:
     words = ["acetune", name] if name else ["acetune"]
     for param in command.params:
         if param.param_type_name == "argument":
-            words.append((param.metavar or param.name).upper())
+            words.append(param.human_readable_name)
         elif "--help" not in param.opts:
             words.append("|".join([*param.opts, *param.secondary_opts]))
     return " ".join(words) + "\n"

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from acetune.cli import app
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import optuna
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import acetune
 import acetune.optuna

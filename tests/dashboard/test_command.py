@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import acetune
 from acetune.cli import app

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from acetune.core.errors import AcetuneError, TableError
 from acetune.core.goals import Constraint, Objective

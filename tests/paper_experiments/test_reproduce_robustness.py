@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from acetune.core.errors import GoalError, TableError
 from acetune.core.goals import Objective

@@ -9,7 +9,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from acetune.cli import app
 from acetune.core.errors import AcetuneError, GoalError, StudyFileError

@@ -737,7 +737,7 @@ def ninth(model: dict[str, float]) -> float:
 
 
 def required(study: Path) -> int:
-    from typer.testing import CliRunner
+    from click.testing import CliRunner
 
     from acetune.cli import app
 

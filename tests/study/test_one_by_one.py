@@ -13,7 +13,7 @@ from pathlib import Path
 
 import optuna
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from acetune import ACE, ACE2, Constraint, StudyResult, Trial
 from acetune.cli import app

@@ -8,27 +8,28 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import typer
-from typer.core import TyperGroup
+import click
 
 from acetune import __version__
-from acetune.cli.exits import ExitCode
+from acetune.cli.exits import ExitCode, Group
 from acetune.core.errors import AcetuneError
 from acetune.core.formatting import harmless
 
-#: the verbs in the order of the help, and the file of each
-_FILES = {
-    "demo": "demo",
-    "run": "run",
-    "resume": "run",
-    "show": "show",
-    "plan": "plan",
-    "explain": "explain",
-    "report": "report",
-    "dashboard": "dashboard",
-    "export": "export",
-    "record": "record",
-    "replay": "replay",
+#: the verbs in the order of the help, each with the beginning of its own help
+_VERBS = {
+    "demo": "Tune LightGBM on credit data under a fairness limit: about a minute, offline.",
+    "run": "Run the study that FILE defines: `train` and `STUDY`, a dict of keywords of tune().",
+    "resume": "Go on with STUDY where it was, perhaps with a larger budget.",
+    "show": "Show the best feasible checkpoint of STUDY, where the time went, and the strata.",
+    "plan": "Say how many fresh rows it takes to certify LIMIT if the model has VALUE.",
+    "explain": "Say why TRIAL of STUDY was stopped, with the numbers behind it.",
+    "report": "Write a report of STUDY: one HTML file with the answer and pictures, to be opened "
+    "offline.",
+    "dashboard": "Show STUDY as a live page in the browser, also while it runs. Ctrl-C ends it.",
+    "export": "Write STUDY as CSV or Parquet tables, or as a study of Optuna.",
+    "record": "Train configurations of FILE to the end and record every step's metrics and costs.",
+    "replay": "Replay tune() on the recorded curves of TABLE, on a simulated clock, or compare "
+    "policies.",
 }
 
 
@@ -39,28 +40,33 @@ class _Verbs(Mapping[str, Any]):
     """
 
     def __getitem__(self, name: str) -> Any:
-        module = importlib.import_module(f"acetune.cli.{_FILES[name]}")
-        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        alone.command(name)(getattr(module, name))
-        return typer.main.get_command(alone)
+        if name not in _VERBS:
+            raise KeyError(name)
+        file = "run" if name == "resume" else name
+        return getattr(importlib.import_module(f"acetune.cli.{file}"), name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_FILES)
+        return iter(_VERBS)
 
     def __len__(self) -> int:
-        return len(_FILES)
+        return len(_VERBS)
 
 
-class _Group(TyperGroup):
-    """A group of commands that are not imported to be counted."""
+class _Group(Group):
+    """A group of commands that are not imported to be counted, nor to be listed."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands: Any = _Verbs()
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """Their names."""
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What each of them does, in whole sentences."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_VERBS.items()))
 
 
 _HELP = """Tune models that must also qualify: fair, robust, fast, small enough.
@@ -70,26 +76,15 @@ Exit status of demo, run, resume and show:
 \b
 """
 
-app = typer.Typer(
+
+@click.group(
     cls=_Group,
     help=_HELP + "\n".join(f"{code.value:>3}  {code.meaning}" for code in ExitCode),
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+    context_settings={"show_default": True},
 )
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"acetune {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: bool = typer.Option(False, "--version", callback=_version, help="Show the version."),
-) -> None:
-    pass
+@click.version_option(__version__, message="acetune %(version)s", help="Show the version.")
+def app() -> None:
+    """Without a verb it shows its help."""
 
 
 def _require_a_folder() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 from rich.console import Console
 
 from acetune.cli.demo_credit import lightgbm, made_credit, read_credit
 from acetune.cli.exits import end_with
+from acetune.cli.params import PATH
 from acetune.cli.report import say_report
 from acetune.core.goals import Constraint
 from acetune.policies import DEFAULT_POLICY, POLICY_NAMES
@@ -19,26 +19,33 @@ from acetune.run.tuning import tune
 from acetune.study.result import StudyResult
 
 
+@click.command()
+@click.option("--data", type=PATH, help="The UCI credit file (CSV); made by code by default.")
+@click.option("--limit", default=0.25, help="Largest EOD that qualifies.")
+@click.option(
+    "--margin-se",
+    type=float,
+    help="Standard errors to keep from the limit; 0 takes EOD as it is. By default as many as make "
+    "a certificate likely.",
+)
+@click.option("--seconds", default=45.0, help="Time budget.")
+@click.option(
+    "--policy",
+    default=DEFAULT_POLICY,
+    help=f"When to check and which trials to stop: {', '.join(POLICY_NAMES)}.",
+)
+@click.option("--workers", type=int, help="Worker processes.")
+@click.option("--study", type=PATH, default="demo.db", help="The study file.")
+@click.option("--seed", default=20, help="Of the searcher.")
 def demo(
-    data: Annotated[
-        Path | None, typer.Option(help="The UCI credit file (CSV); made by code by default.")
-    ] = None,
-    limit: Annotated[float, typer.Option(help="Largest EOD that qualifies.")] = 0.25,
-    margin_se: Annotated[
-        float | None,
-        typer.Option(
-            help="Standard errors to keep from the limit; 0 takes EOD as it is. By default as many "
-            "as make a certificate likely."
-        ),
-    ] = None,
-    seconds: Annotated[float, typer.Option(help="Time budget.")] = 45.0,
-    policy: Annotated[
-        str,
-        typer.Option(help=f"When to check and which trials to stop: {', '.join(POLICY_NAMES)}."),
-    ] = DEFAULT_POLICY,
-    workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
-    study: Annotated[Path, typer.Option(help="The study file.")] = Path("demo.db"),
-    seed: Annotated[int, typer.Option(help="Of the searcher.")] = 20,
+    data: Path | None,
+    limit: float,
+    margin_se: float | None,
+    seconds: float,
+    policy: str,
+    workers: int | None,
+    study: Path,
+    seed: int,
 ) -> None:
     """Tune LightGBM on credit data under a fairness limit: about a minute, offline."""
     console = Console()

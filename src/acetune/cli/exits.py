@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 if TYPE_CHECKING:
     from acetune.study.result import StudyResult
@@ -45,4 +45,15 @@ def end_with(result: StudyResult, *, ran: bool = True) -> None:
     """End the command with the status of a study; ``ran`` if this command has run it."""
     code = ExitCode.INTERRUPTED if ran and result.interrupted else code_of(result)
     if code is not ExitCode.ANSWER:
-        raise typer.Exit(code)
+        raise click.exceptions.Exit(code)
+
+
+class Group(click.Group):
+    """Verbs, each of which ends with the status for it when it is interrupted."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb that is asked for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None

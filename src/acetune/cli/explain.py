@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from acetune.cli.params import study_argument
 from acetune.core.errors import StudyError
 from acetune.core.formatting import harmless
 from acetune.report.explanation import (
@@ -30,13 +30,11 @@ from acetune.study.answer import candidates_of, choose_answer
 from acetune.study.reader import viewing
 
 
-def explain(
-    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.")],
-    which: Annotated[
-        str, typer.Argument(metavar="TRIAL", help="The number of the trial, or Ray's name of it.")
-    ],
-    all_reports: Annotated[bool, typer.Option("--all", help="Show every report.")] = False,
-) -> None:
+@click.command()
+@study_argument
+@click.argument("which", metavar="TRIAL", help="The number of the trial, or Ray's name of it.")
+@click.option("--all", "all_reports", is_flag=True, help="Show every report.")
+def explain(study: Path, which: str, all_reports: bool) -> None:
     """Say why TRIAL of STUDY was stopped, with the numbers behind it."""
     console = Console()
     with viewing(study) as view, view.open() as store:

@@ -6,14 +6,15 @@ import json
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-import typer
+import click
 from rich.console import Console
 from rich.table import Table
 
 from acetune.certification import planning
 from acetune.certification.account import Account, require_confidence
+from acetune.cli.params import json_option
 from acetune.constraints.latency import SPELL
 from acetune.core.errors import GoalError
 from acetune.core.formatting import number
@@ -32,28 +33,34 @@ class Need(NamedTuple):
     note: str
 
 
+@click.command()
+@click.argument("limit", type=float, help="The limit.")
+@click.argument("value", type=float, help="What you expect of the model.")
+@click.option("--confidence", default=0.95, help="As tune(confidence=...).")
+@click.option("--power", default=0.8, help="How likely the certificate is to be if VALUE is true.")
+@click.option("--rate", default=0.3, help="Fairness: the smaller of the two groups' rates.")
+@click.option("--smallest", default=0.5, help="Fairness: the smallest group's share of the rows.")
+@click.option(
+    "--base",
+    default=1.0,
+    help="Fairness: share of the rows that the rate is about, such as label 1.",
+)
+@click.option(
+    "--deviation",
+    type=float,
+    help="Standard deviation of one row's value; the largest there can be.",
+)
+@json_option
 def plan(
-    limit: Annotated[float, typer.Argument(metavar="LIMIT", help="The limit.")],
-    value: Annotated[float, typer.Argument(metavar="VALUE", help="What you expect of the model.")],
-    confidence: Annotated[float, typer.Option(help="As tune(confidence=...).")] = 0.95,
-    power: Annotated[
-        float, typer.Option(help="How likely the certificate is to be if VALUE is true.")
-    ] = 0.8,
-    rate: Annotated[
-        float, typer.Option(help="Fairness: the smaller of the two groups' rates.")
-    ] = 0.3,
-    smallest: Annotated[
-        float, typer.Option(help="Fairness: the smallest group's share of the rows.")
-    ] = 0.5,
-    base: Annotated[
-        float,
-        typer.Option(help="Fairness: share of the rows that the rate is about, such as label 1."),
-    ] = 1.0,
-    deviation: Annotated[
-        float | None,
-        typer.Option(help="Standard deviation of one row's value; the largest there can be."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+    limit: float,
+    value: float,
+    confidence: float,
+    power: float,
+    rate: float,
+    smallest: float,
+    base: float,
+    deviation: float | None,
+    as_json: bool,
 ) -> None:
     """Say how many fresh rows it takes to certify LIMIT if the model has VALUE.
 
@@ -76,7 +83,7 @@ def plan(
     needs = _needs(limit, value, level, power, rate, smallest, base, deviation)
     if as_json:
         found = {"level": level, "power": power, "needs": [need._asdict() for need in needs]}
-        typer.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps(found, indent=2))
         return
     sense = "<=" if value < limit else ">="
     table = Table(
@@ -90,7 +97,7 @@ def plan(
         rows = "never" if need.rows is None else f"{need.rows:,}"
         table.add_row(need.kind, need.returned, rows, need.note)
     Console().print(table)
-    typer.echo(
+    click.echo(
         f"At the first look ({percent(level)} of {percent(1 - confidence)}); a later look needs "
         "more. Rows must be drawn independently from the population that the claim is about."
     )

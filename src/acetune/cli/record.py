@@ -7,12 +7,13 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
-import typer
+import click
 from rich.console import Console
 
 from acetune.cli.exits import ExitCode
+from acetune.cli.params import PATH, workers_option
 from acetune.cli.run import load_file
 from acetune.core.errors import GoalError
 from acetune.core.goals import split_constraints
@@ -29,27 +30,31 @@ from acetune.trial.hardware import available_cores, describe_hardware
 
 _PACKAGES = ("acetune", "numpy", "lightgbm", "scikit-learn", "torch", "transformers")
 
-Output: TypeAlias = Annotated[Path, typer.Option("--output", "-o", help="The table (Parquet).")]
-Configs: TypeAlias = Annotated[int, typer.Option(help="How many configurations, drawn at random.")]
-Seed: TypeAlias = Annotated[int, typer.Option(help="Of the configurations.")]
-Workers: TypeAlias = Annotated[
-    int | None, typer.Option(help="Worker processes; one per core by default.")
-]
-TABLE = Path("curves.parquet")
+output_option = click.option(
+    "--output", "-o", type=PATH, default="curves.parquet", help="The table (Parquet)."
+)
+configs_option = click.option(
+    "--configs", default=100, help="How many configurations, drawn at random."
+)
+seed_option = click.option("--seed", default=0, help="Of the configurations.")
 
 
+@click.command()
+@click.argument(
+    "file", type=PATH, required=False, help="What to train: a Python file with train() and STUDY."
+)
+@output_option
+@click.option("--from", "from_study", type=PATH, help="Make the table from a study that was run.")
+@configs_option
+@seed_option
+@workers_option
 def record(
-    file: Annotated[
-        Path | None,
-        typer.Argument(help="What to train: a Python file with train() and STUDY."),
-    ] = None,
-    output: Output = TABLE,
-    from_study: Annotated[
-        Path | None, typer.Option("--from", help="Make the table from a study that was run.")
-    ] = None,
-    configs: Configs = 100,
-    seed: Seed = 0,
-    workers: Workers = None,
+    file: Path | None,
+    output: Path,
+    from_study: Path | None,
+    configs: int,
+    seed: int,
+    workers: int | None,
 ) -> None:
     """Train configurations of FILE to the end and record every step's metrics and costs.
 
@@ -120,7 +125,7 @@ def record_task(
                 highlight=False,
                 soft_wrap=True,
             )
-            raise typer.Exit(ExitCode.INTERRUPTED) from None
+            raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
     _describe(table, output)
 
 

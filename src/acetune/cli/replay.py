@@ -7,14 +7,15 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Any, TypeAlias
 
-import typer
+import click
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from acetune.cli.params import PATH
 from acetune.core.errors import GoalError
 from acetune.core.formatting import count as counted
 from acetune.core.formatting import number
@@ -41,59 +42,64 @@ _CONFIRMED = ("confirmed", "limit\nbroken")
 _Column: TypeAlias = tuple[str, list[str]]  # its header and its cells
 
 
+@click.command()
+@click.argument("table", type=PATH, help="A curve table (Parquet).")
+@click.option(
+    "--policy",
+    multiple=True,
+    help=f"Repeat for several: {', '.join(POLICY_NAMES)}; options as in ace:truncation=0.5. What "
+    f"tune() uses by default, {DEFAULT_POLICY}.",
+)
+@click.option(
+    "--constraint",
+    multiple=True,
+    help="A limit, 'eod<=0.25'; limits that hold together are joined by commas. Repeat it for "
+    "several cells. The table's own by default.",
+)
+@click.option(
+    "--cost-ratio",
+    type=float,
+    multiple=True,
+    help="What a check costs, in mean training steps; as recorded by default. Repeat it for "
+    "several cells.",
+)
+@click.option(
+    "--budget-s",
+    type=float,
+    help=f"Simulated seconds; by default what {_TRAINED} whole curves take on the workers, or a "
+    "quarter of the table if that is less.",
+)
+@click.option("--workers", default=4, help="Simulated workers.")
+@click.option("--startup-s", default=0.0, help="Simulated start-up cost of a trial.")
+@click.option("--seeds", default=20, help="How many repetitions.")
+@click.option(
+    "--searcher",
+    help=f"Who picks configurations: {', '.join(SEARCHER_NAMES)}. What tune() uses by default, "
+    f"{DEFAULT_SEARCHER}; random if the table does not say what was searched.",
+)
+@click.option(
+    "--processes", type=int, help="Processes that share the work; one per core by default."
+)
+@click.option("--json", "json_file", type=PATH, help="Write all runs and the summary here.")
+@click.option(
+    "--plot",
+    type=PATH,
+    help="Draw best feasible over time to this file, and means and ranks next to it (.html, .png, "
+    ".svg, .pdf).",
+)
 def replay(
-    table: Annotated[Path, typer.Argument(metavar="TABLE", help="A curve table (Parquet).")],
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"Repeat for several: {', '.join(POLICY_NAMES)}; options as in "
-            f"ace:truncation=0.5. What tune() uses by default, {DEFAULT_POLICY}."
-        ),
-    ] = None,
-    constraint: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A limit, 'eod<=0.25'; limits that hold together are joined by commas. Repeat it "
-            "for several cells. The table's own by default."
-        ),
-    ] = None,
-    cost_ratio: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="What a check costs, in mean training steps; as recorded by default. Repeat "
-            "it for several cells."
-        ),
-    ] = None,
-    budget_s: Annotated[
-        float | None,
-        typer.Option(
-            help=f"Simulated seconds; by default what {_TRAINED} whole curves take on the workers, "
-            "or a quarter of the table if that is less."
-        ),
-    ] = None,
-    workers: Annotated[int, typer.Option(help="Simulated workers.")] = 4,
-    startup_s: Annotated[float, typer.Option(help="Simulated start-up cost of a trial.")] = 0.0,
-    seeds: Annotated[int, typer.Option(help="How many repetitions.")] = 20,
-    searcher: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Who picks configurations: {', '.join(SEARCHER_NAMES)}. What tune() uses by "
-            f"default, {DEFAULT_SEARCHER}; random if the table does not say what was searched."
-        ),
-    ] = None,
-    processes: Annotated[
-        int | None, typer.Option(help="Processes that share the work; one per core by default.")
-    ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write all runs and the summary here.")
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Draw best feasible over time to this file, and means and ranks next to it "
-            "(.html, .png, .svg, .pdf)."
-        ),
-    ] = None,
+    table: Path,
+    policy: tuple[str, ...],
+    constraint: tuple[str, ...],
+    cost_ratio: tuple[float, ...],
+    budget_s: float | None,
+    workers: int,
+    startup_s: float,
+    seeds: int,
+    searcher: str | None,
+    processes: int | None,
+    json_file: Path | None,
+    plot: Path | None,
 ) -> None:
     """Replay tune() on the recorded curves of TABLE, on a simulated clock, or compare policies."""
     count = available_cores() if processes is None else processes
@@ -110,7 +116,7 @@ def replay(
     curves = read_table(table)
     policies = list(dict.fromkeys(policy or [DEFAULT_POLICY]))
     budget = default_budget(curves, workers) if budget_s is None else budget_s
-    ratios: list[float | None] = [*dict.fromkeys(cost_ratio or [])]
+    ratios: list[float | None] = [*dict.fromkeys(cost_ratio)]
     if searcher is None:
         searcher = "random" if curves.space is None else DEFAULT_SEARCHER
     cells = itertools.product(_cells(curves, constraint), ratios or [None])
@@ -162,7 +168,7 @@ def default_budget(table: CurveTable, workers: int) -> float:
     return float(f"{curves * mean_curve_s / workers:.2g}") or 1.0
 
 
-def _cells(table: CurveTable, given: Sequence[str] | None) -> list[tuple[Constraint, ...]]:
+def _cells(table: CurveTable, given: Sequence[str]) -> list[tuple[Constraint, ...]]:
     if not given:
         return [tuple(limit.goal for limit in table.constraints)]
     cells = [tuple(parse_limit(part) for part in text.split(",")) for text in given]

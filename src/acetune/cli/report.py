@@ -5,10 +5,11 @@ from __future__ import annotations
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
+from acetune.cli.params import PATH, study_argument
 from acetune.core.errors import GoalError
 from acetune.core.formatting import size
 from acetune.report.figure_files import write_figures
@@ -18,23 +19,22 @@ from acetune.study.reader import StudyView
 from acetune.study.summary import shown
 
 
+@click.command()
+@study_argument
+@click.option(
+    "--output", "-o", type=PATH, help="The HTML file; by default STUDY with the ending .html."
+)
+@click.option("--open", "open_it", is_flag=True, help="Open it in the browser.")
+@click.option(
+    "--png", type=PATH, help="Write the figures as PNG into this folder, and no HTML without -o."
+)
+@click.option(
+    "--figure",
+    multiple=True,
+    help=f"With --png: only this one, of {', '.join(FIGURES)}. Can be repeated.",
+)
 def report(
-    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.")],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="The HTML file; by default STUDY with the ending .html."
-        ),
-    ] = None,
-    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
-    png: Annotated[
-        Path | None,
-        typer.Option(help="Write the figures as PNG into this folder, and no HTML without -o."),
-    ] = None,
-    figure: Annotated[
-        list[str] | None,
-        typer.Option(help=f"With --png: only this one, of {', '.join(FIGURES)}. Can be repeated."),
-    ] = None,
+    study: Path, output: Path | None, open_it: bool, png: Path | None, figure: tuple[str, ...]
 ) -> None:
     """Write a report of STUDY: one HTML file with the answer and pictures, to be opened offline."""
     if figure and png is None:
@@ -44,7 +44,7 @@ def report(
         raise GoalError(f"the report is an HTML file: its name must end in .html, got {str(out)!r}")
     with StudyView(study) as view:
         if png is not None:
-            _write_images(view, png, figure)
+            _write_images(view, png, figure or None)
         if png is None or output is not None or open_it:
             say_report(write_report(view, out))
     if open_it:
@@ -53,7 +53,7 @@ def report(
 
 def say_report(path: Path) -> None:
     """Print where a report is, and how large."""
-    typer.echo(f"report  {shown(path)} ({size(path.stat().st_size)}; opens offline in any browser)")
+    click.echo(f"report  {shown(path)} ({size(path.stat().st_size)}; opens offline in any browser)")
 
 
 def _write_images(view: StudyView, folder: Path, ids: Sequence[str] | None) -> None:
@@ -62,4 +62,4 @@ def _write_images(view: StudyView, folder: Path, ids: Sequence[str] | None) -> N
     }
     write_figures(figures)
     for path in map(Path, figures):
-        typer.echo(f"figure  {shown(path)} ({size(path.stat().st_size)})")
+        click.echo(f"figure  {shown(path)} ({size(path.stat().st_size)})")

@@ -9,15 +9,15 @@ import inspect
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import cloudpickle
-import typer
 from rich.console import Console
 
 from acetune.cli.exits import end_with
+from acetune.cli.params import PATH, study_argument, workers_option
 from acetune.core.did_you_mean import suggestion
 from acetune.core.errors import AcetuneError, GoalError, StudyError
 from acetune.core.goals import Constraint
@@ -29,103 +29,75 @@ from acetune.study.result import StudyResult
 from acetune.study.source_signature import is_from_here
 from acetune.study.summary import shown
 
-
-class ChangedLimit(StrEnum):
-    """What ``--on-changed-limit`` takes."""
-
-    REFUSE = "refuse"
-    JUDGE_AGAIN = "judge-again"
-
-
-class ChangedCheck(StrEnum):
-    """What ``--on-changed-check`` takes."""
-
-    REFUSE = "refuse"
-    ACCEPT = "accept"
-    MEASURE_AGAIN = "measure-again"
-
-
-class Outlasting(StrEnum):
-    """What ``--durability`` takes."""
-
-    PROCESS = "process"
-    POWER = "power"
-
-
 _EXAMPLES = {
     "space": "'space': {'rate': acetune.loguniform(0.01, 1)}",
     "objective": "'objective': 'auc', the metric that train reports",
     "mode": "'mode': 'max', or 'min' where less of the objective is better",
 }
-_Seconds = Annotated[
-    float | None,
-    typer.Option(help="Time budget in seconds, earlier runs of the study included."),
-]
-_Trials = Annotated[
-    int | None, typer.Option(help="Number of trials, those of earlier runs included.")
-]
-_Target = Annotated[
-    float | None, typer.Option(help="End when a feasible answer has an objective this good.")
-]
-_PatienceTrials = Annotated[
-    int | None,
-    typer.Option(help="End after this many trials without a better feasible answer."),
-]
-_PatienceSeconds = Annotated[
-    float | None,
-    typer.Option(help="End after this many seconds without a better feasible answer."),
-]
-_OnChangedCheck = Annotated[
-    ChangedCheck | None,
-    typer.Option(
-        help="Where a check was changed since the study was begun: refuse (default); accept, with "
-        "values of both; or measure-again, which sets the earlier values aside."
-    ),
-]
-_OnChangedLimit = Annotated[
-    ChangedLimit | None,
-    typer.Option(
-        help="Where limits were changed since the study was begun: refuse (default); or "
-        "judge-again: judge all that was measured by the current limits, and go on."
-    ),
-]
-_Durability = Annotated[
-    Outlasting | None,
-    typer.Option(
-        help="What acknowledged reports outlast: process (default), that any process is killed; "
-        "or power, a power cut too, which waits for the disk at each report."
-    ),
-]
-_Workers = Annotated[int | None, typer.Option(help="Worker processes; one per core by default.")]
+_target = click.option(
+    "--target", type=float, help="End when a feasible answer has an objective this good."
+)
+_patience_trials = click.option(
+    "--patience-trials",
+    type=int,
+    help="End after this many trials without a better feasible answer.",
+)
+_patience_s = click.option(
+    "--patience-s", type=float, help="End after this many seconds without a better feasible answer."
+)
+_on_changed_check = click.option(
+    "--on-changed-check",
+    type=click.Choice(["refuse", "accept", "measure-again"]),
+    help="Where a check was changed since the study was begun: refuse (default); accept, with "
+    "values of both; or measure-again, which sets the earlier values aside.",
+)
+_on_changed_limit = click.option(
+    "--on-changed-limit",
+    type=click.Choice(["refuse", "judge-again"]),
+    help="Where limits were changed since the study was begun: refuse (default); or judge-again: "
+    "judge all that was measured by the current limits, and go on.",
+)
+_durability = click.option(
+    "--durability",
+    type=click.Choice(["process", "power"]),
+    help="What acknowledged reports outlast: process (default), that any process is killed; or "
+    "power, a power cut too, which waits for the disk at each report.",
+)
 
 
+@click.command()
+@click.argument("file", type=PATH, help="A Python file with train(trial) and STUDY.")
+@click.option(
+    "--study",
+    type=PATH,
+    help="The study file; by default the one STUDY names, or FILE with the ending .db.",
+)
+@click.option(
+    "--time-budget-s",
+    type=float,
+    help="Time budget in seconds, earlier runs of the study included.",
+)
+@click.option("--max-trials", type=int, help="Number of trials, those of earlier runs included.")
+@_target
+@_patience_trials
+@_patience_s
+@workers_option
+@_on_changed_check
+@_on_changed_limit
+@_durability
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Try one configuration for two steps, with every check and confirm once: times, and what "
+    "is wrong. Nothing is kept.",
+)
 def run(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A Python file with train(trial) and STUDY.")
-    ],
-    study: Annotated[
-        Path | None,
-        typer.Option(
-            help="The study file; by default the one STUDY names, or FILE with the ending .db."
-        ),
-    ] = None,
-    time_budget_s: _Seconds = None,
-    max_trials: _Trials = None,
-    target: _Target = None,
-    patience_trials: _PatienceTrials = None,
-    patience_s: _PatienceSeconds = None,
-    workers: _Workers = None,
-    on_changed_check: _OnChangedCheck = None,
-    on_changed_limit: _OnChangedLimit = None,
-    durability: _Durability = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Try one configuration for two steps, with every check and confirm once: times, "
-            "and what is wrong. Nothing is kept.",
-        ),
-    ] = False,
+    file: Path,
+    study: Path | None,
+    on_changed_check: str | None,
+    on_changed_limit: str | None,
+    dry_run: bool,
+    **given: Any,  # keywords of tune()
 ) -> None:
     """Run the study that FILE defines: `train` and `STUDY`, a dict of keywords of tune().
 
@@ -142,13 +114,6 @@ def run(
                  objective="auc", mode="max", constraints=(limit,), max_trials=50)
     """
     train, options = load_file(file)
-    given: dict[str, Any] = {
-        "time_budget_s": time_budget_s,
-        "max_trials": max_trials,
-        "workers": workers,
-    }
-    given |= {"target": target, "patience_trials": patience_trials, "patience_s": patience_s}
-    given["durability"] = durability and durability.value
     options |= {name: value for name, value in given.items() if value is not None}
     _set_changed(options, on_changed_check, on_changed_limit)
     options["study"] = study or options.get("study") or file.with_suffix(".db")
@@ -159,39 +124,50 @@ def run(
         )
     if dry_run or options.pop("dry_run", False):
         options.pop("dry_run", None)
-        typer.echo(str(tune(train, dry_run=True, **options)))
+        click.echo(str(tune(train, dry_run=True, **options)))
         return
     _finish(tune(train, **options))
 
 
+@click.command()
+@study_argument
+@click.option(
+    "--file",
+    type=PATH,
+    help="The Python file with train(trial) and STUDY, if it is not where it was.",
+)
+@click.option("--add-time-s", default=0.0, help="Seconds to add to the budget.")
+@click.option("--add-trials", default=0, help="Trials to add to the budget.")
+@_target
+@_patience_trials
+@_patience_s
+@workers_option
+@_on_changed_check
+@click.option(
+    "--yes", is_flag=True, help="Run the file that STUDY names, though it was not made here."
+)
+@_on_changed_limit
+@click.option(
+    "--limit",
+    multiple=True,
+    help="Go on under another limit, with all that was measured judged by it: METRIC<=NUMBER or "
+    "METRIC>=NUMBER. May be given several times.",
+)
+@_durability
 def resume(
-    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.")],
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            help="The Python file with train(trial) and STUDY, if it is not where it was."
-        ),
-    ] = None,
-    add_time_s: Annotated[float, typer.Option(help="Seconds to add to the budget.")] = 0.0,
-    add_trials: Annotated[int, typer.Option(help="Trials to add to the budget.")] = 0,
-    target: _Target = None,
-    patience_trials: _PatienceTrials = None,
-    patience_s: _PatienceSeconds = None,
-    workers: _Workers = None,
-    on_changed_check: _OnChangedCheck = None,
-    yes: Annotated[
-        bool,
-        typer.Option("--yes", help="Run the file that STUDY names, though it was not made here."),
-    ] = False,
-    on_changed_limit: _OnChangedLimit = None,
-    limit: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Go on under another limit, with all that was measured judged by it: "
-            "METRIC<=NUMBER or METRIC>=NUMBER. May be given several times."
-        ),
-    ] = None,
-    durability: _Durability = None,
+    study: Path,
+    file: Path | None,
+    add_time_s: float,
+    add_trials: int,
+    target: float | None,
+    patience_trials: int | None,
+    patience_s: float | None,
+    workers: int | None,
+    on_changed_check: str | None,
+    yes: bool,
+    on_changed_limit: str | None,
+    limit: tuple[str, ...],
+    durability: str | None,
 ) -> None:
     """Go on with STUDY where it was, perhaps with a larger budget.
 
@@ -213,7 +189,7 @@ def resume(
         )
     if file is None:
         _agree(study, source, settings.get("source_mark"), yes)
-    typer.echo(f"acetune: running {shown(source)}", err=True)
+    click.echo(f"acetune: running {shown(source)}", err=True)
     train, options = load_file(source)
     for name, more in (("time_budget_s", add_time_s), ("max_trials", add_trials)):
         if settings[name] is not None:
@@ -227,11 +203,11 @@ def resume(
         # as the study was run last, unless something else is asked for
         options[name] = settings.get(name) if end is None else end
     if durability is not None or "durability" in settings:
-        options["durability"] = settings["durability"] if durability is None else durability.value
+        options["durability"] = durability or settings["durability"]
     if workers is not None:
         options["workers"] = workers
     _set_changed(options, on_changed_check, on_changed_limit)
-    _set_limits(options, limit or [], earlier, now)
+    _set_limits(options, limit, earlier, now)
     options["study"] = study
     _finish(tune(train, **options))
 
@@ -246,15 +222,13 @@ def _agree(study: Path, source: Path, mark: object, yes: bool) -> None:
             f"{where}, and names {shown(source)} to be run: look at that file, then say --yes, or "
             "name the file to run with --file"
         )
-    typer.confirm(f"{where}. Run {shown(source)}, which it names?", abort=True)
+    click.confirm(f"{where}. Run {shown(source)}, which it names?", abort=True)
 
 
-def _set_changed(
-    options: dict[str, Any], check: ChangedCheck | None, limit: ChangedLimit | None
-) -> None:
+def _set_changed(options: dict[str, Any], check: str | None, limit: str | None) -> None:
     for name, given in (("on_changed_check", check), ("on_changed_limit", limit)):
         if given is not None:
-            options[name] = given.value.replace("-", "_")
+            options[name] = given.replace("-", "_")
 
 
 def _limits(described: Iterable[Mapping[str, Any]]) -> dict[str, float]:
@@ -277,7 +251,7 @@ def _set_limits(
         constraints = {name: one.with_limit(now[name]) for name, one in constraints.items()}
         words = ", ".join(limit.describe() for limit in constraints.values())
         if not given:
-            typer.echo(f"under the limits that the study was run with last: {words}")
+            click.echo(f"under the limits that the study was run with last: {words}")
     seen: dict[str, str] = {}
     for text in given:
         asked = parse_limit(text)

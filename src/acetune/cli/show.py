@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 from rich.console import Console
 
 from acetune.certification.account import SCHEDULE
 from acetune.cli.exits import ExitCode, end_with
+from acetune.cli.params import json_option, study_argument
 from acetune.core.errors import AcetuneError
 from acetune.core.report_values import to_named
 from acetune.study.claims import claim
@@ -25,35 +25,25 @@ if TYPE_CHECKING:
     from acetune.study.result import StudyResult
 
 
-class Required(StrEnum):
-    """What ``--require`` takes."""
-
-    CERTIFIED_EXACT = "certified-exact"
-    CERTIFIED = "certified"
-    HOLDS = "holds"
-    FEASIBLE = "feasible"
-
-
-_ENOUGH = {
-    Required.CERTIFIED_EXACT: ("certified",),
-    Required.CERTIFIED: ("certified",),
-    Required.HOLDS: ("certified", "holds"),
-    Required.FEASIBLE: ("certified", "holds", "unconfirmed"),
+_ENOUGH = {  # what --require takes
+    "certified-exact": ("certified",),
+    "certified": ("certified",),
+    "holds": ("certified", "holds"),
+    "feasible": ("certified", "holds", "unconfirmed"),
 }
 
 
-def show(
-    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
-    require: Annotated[
-        Required | None,
-        typer.Option(
-            help="What the answer must be for exit status 0: certified-exact, by exact bounds "
-            "alone; certified, also by approximate ones; holds on fresh data, or certified; "
-            "feasible in the search and not broken since. Else it is 5."
-        ),
-    ] = None,
-) -> None:
+@click.command()
+@study_argument
+@json_option
+@click.option(
+    "--require",
+    type=click.Choice(list(_ENOUGH)),
+    help="What the answer must be for exit status 0: certified-exact, by exact bounds alone; "
+    "certified, also by approximate ones; holds on fresh data, or certified; feasible in the "
+    "search and not broken since. Else it is 5.",
+)
+def show(study: Path, as_json: bool, require: str | None) -> None:
     """Show the best feasible checkpoint of STUDY, where the time went, and the strata.
 
     Where there is none, also so far, the exit status is 3; where fresh data rejected it, 4; where
@@ -69,7 +59,7 @@ def show(
     with understanding(study, AcetuneError):  # what is wrong with the words is the file's
         words = _json_text(result) if as_json else summary(result)
     if isinstance(words, str):
-        typer.echo(words)
+        click.echo(words)
     else:
         Console().print(words)
     end_with(result, ran=False)
@@ -77,10 +67,10 @@ def show(
         return
     nearly = result.best is not None and result.best.certified_approximately
     status = f"{result.status} (approximate)" if nearly else result.status
-    if result.status not in _ENOUGH[require] or (nearly and require is Required.CERTIFIED_EXACT):
-        typer.echo(f"{study}: {status}, and {require.value} is required", err=True)
-        raise typer.Exit(ExitCode.NOT_ENOUGH)
-    typer.echo(f"{study}: {status}", err=True)
+    if result.status not in _ENOUGH[require] or (nearly and require == "certified-exact"):
+        click.echo(f"{study}: {status}, and {require} is required", err=True)
+        raise click.exceptions.Exit(ExitCode.NOT_ENOUGH)
+    click.echo(f"{study}: {status}", err=True)
 
 
 def _json_text(result: StudyResult) -> str:
