@@ -31,9 +31,9 @@ from acetune.study.claims import no_recommendation
 from acetune.study.findings import FoundCheckpoint, broken_limits, checkpoint_key
 from acetune.study.result import StudyResult
 from acetune.study.summary import (
+    beware,
     describe_checkpoint,
     nothing_feasible,
-    one_class_words,
     what_changed,
 )
 
@@ -63,7 +63,7 @@ def page_headline(
                 f"{count(missing, 'better checkpoint')} {'was' if missing == 1 else 'were'} "
                 "never checked."
             )
-    parts += map(sentence, one_class_words(best))
+    parts += map(sentence, beware(result.goals, best))
     parts += map(sentence, what_changed(result))
     return " ".join(filter(None, parts))
 

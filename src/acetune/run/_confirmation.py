@@ -12,7 +12,7 @@ from typing import Any
 from acetune.certification.account import Account
 from acetune.certification.bounds import normal_quantile
 from acetune.certification.candidates import Position, choose
-from acetune.certification.evidence import Evidence, Refused, evidence_of
+from acetune.certification.evidence import Evidence, Exact, Refused, evidence_of
 from acetune.certification.planning import more_rows
 from acetune.core.errors import ReportError
 from acetune.core.formatting import count
@@ -25,10 +25,12 @@ from acetune.study.best_checkpoints import valid_at
 from acetune.study.claims import no_recommendation
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.findings import (
+    SUSPICIOUS,
     Bound,
     CheckpointKey,
     FoundCheckpoint,
     Status,
+    chance_of_the_same,
     checkpoint_key,
     judge_fresh,
     looks_of_earlier_checks,
@@ -180,7 +182,7 @@ class _Look:
         self._coordinator, self._number, self._level = coordinator, number, level
         self.places, self.usable = places, usable  # all that was fixed; those whose model is there
         self._said: dict[CheckpointKey, Status] = {}
-        self._as_in_search: list[bool] = []  # of each model that was measured in this session
+        self._asked: list[float] = []  # per model of this session: see chance_of_the_same
         for use in uses:
             # where confirm went wrong it is asked once more in this session
             if use["look"] == number and use["status"] != "unconfirmed":
@@ -262,10 +264,11 @@ class _Look:
 
     def say_suspicious(self, listeners: Listeners) -> None:
         """Tell people where confirm seems to measure on the rows of the search."""
-        number = len(self._as_in_search)
-        if number >= 2 and all(self._as_in_search):  # of one alone it may be chance
+        number = len(self._asked)
+        if number and max(self._asked) < 1 and math.prod(self._asked) <= SUSPICIOUS:
+            models = "the model" if number == 1 else f"all {number} models"
             listeners.notice(
-                f"confirm gave exactly what the search had measured, of all {number} models: are "
+                f"confirm gave exactly what the search had measured, of {models}: are "
                 "these the rows of the search? Rows that a model was chosen by are not fresh, and "
                 "a certificate on them is worth nothing"
             )
@@ -321,11 +324,11 @@ class _Look:
         bounds: dict[str, Bound] = {}
         for limit in goals.constraints:
             if limit.name in values:
-                bounds[limit.name] = self._bound(limit, result.measured[limit.name])
+                bounds[limit.name] = self._bound(limit, result.measured[limit.name], found)
         passes = all(bound.passes for bound in bounds.values())
         if status == "holds" and passes and goals.constraints and in_sequence:
             status = "certified"
-        self._as_in_search.append(_as_in_search(goals, found, values))
+        self._asked.append(chance_of_the_same(goals, found, values, bounds))
         store = self._coordinator.store
         with store.transaction():
             store.add_confirmation(
@@ -339,10 +342,15 @@ class _Look:
             )
         return status
 
-    def _bound(self, limit: Constraint, value: object) -> Bound:
+    def _bound(self, limit: Constraint, value: object, found: FoundCheckpoint) -> Bound:
         """What can be claimed about a constraint at the level of this look."""
         try:
-            return self._bound_from(evidence_of(limit, value), limit)
+            evidence = evidence_of(limit, value)
+            if isinstance(evidence, Exact) and limit.name in found.constraints:
+                # of one model there is one such value; where two were measured, both must hold
+                both = evidence.value, found.constraints[limit.name].value
+                evidence = Exact(max(both) if limit.sense == "<=" else min(both))
+            return self._bound_from(evidence, limit)
         except Exception as error:  # also of a user's own evidence: it certifies nothing
             why = f"its bound could not be computed: {type(error).__name__}: {error}"
             return self._bound_from(Refused(why), limit)
@@ -385,14 +393,6 @@ class _Look:
             return
         with self._coordinator.store.transaction():
             self._coordinator.store.end_look(self._number, time.time())
-
-
-def _as_in_search(goals: Goals, found: FoundCheckpoint, values: Mapping[str, Estimate]) -> bool:
-    """Whether fresh data gave the very numbers of the search, where chance has a part in them."""
-    estimated = [c.name for c in goals.constraints if not c.compared_directly]
-    same = [values[name] == found.constraints.get(name) for name in estimated if name in values]
-    tells = any(values[n].stderr > 0 and values[n].value not in (0.0, 1.0) for n in values)
-    return bool(same) and all(same) and tells
 
 
 def _usable(candidates: Sequence[FoundCheckpoint], listeners: Listeners) -> list[FoundCheckpoint]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import time
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -111,6 +112,9 @@ class EarlierStudies:
                     "another study has used are not fresh, and a certificate on them is worth less "
                     "than it says"
                 )
+                with store.transaction():
+                    now = time.time()
+                    store.add_check_change("fresh", [path.name], now, now)
         return said
 
     def _reading(self, path: Path) -> _Read:

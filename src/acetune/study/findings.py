@@ -15,6 +15,7 @@ from acetune.trial.artifacts import Kept, load_model
 
 Status = Literal["certified", "holds", "unconfirmed", "broken"]
 RAY_TUNE = "ray tune"  # the engine of a study that a Tuner of one's own runs
+SUSPICIOUS = 0.05  # chance of what would show that fresh rows are those of the search
 _NORMAL_95 = 1.959963984540054
 
 
@@ -139,6 +140,28 @@ def judge_fresh(goals: Goals, values: Mapping[str, Estimate], error: str | None)
         return "broken"
     whole = error is None and all(limit.name in values for limit in goals.constraints)
     return "holds" if whole else "unconfirmed"
+
+
+def chance_of_the_same(
+    goals: Goals,
+    found: FoundCheckpoint,
+    values: Mapping[str, Estimate],
+    bounds: Mapping[str, Bound],
+) -> float:
+    """How likely other rows than those of the search give the very values that these gave.
+
+    1 where they differ, or where it tells nothing.
+    """
+    chance = 1.0
+    for name in (c.name for c in goals.constraints if not c.compared_directly and c.name in values):
+        value, stderr = values[name]
+        if values[name] != found.constraints.get(name):
+            return 1.0
+        if stderr > 0 and value not in (0.0, 1.0):
+            rows = bounds[name].rows if name in bounds else None
+            # a share of so many rows, at the most likely of its values; a mean has no such steps
+            chance *= 0.0 if rows is None else min(1.0, 0.4 / (rows * stderr))
+    return chance
 
 
 def looks_of_earlier_checks(

@@ -31,7 +31,13 @@ from acetune.study.claims import (
     towards_a_certificate,
     trust_in_best,
 )
-from acetune.study.findings import FoundCheckpoint, broken_limits, looks_of_earlier_checks
+from acetune.study.findings import (
+    SUSPICIOUS,
+    FoundCheckpoint,
+    broken_limits,
+    chance_of_the_same,
+    looks_of_earlier_checks,
+)
 from acetune.study.temporary import is_temporary
 
 if TYPE_CHECKING:
@@ -81,7 +87,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
             text = f"none was kept under the earlier limit; train these parameters for {steps}"
             rows.append(("model", text))
     if best is not None:
-        rows.extend(("beware", text) for text in one_class_words(best))
+        rows.extend(("beware", text) for text in beware(goals, best))
     rows.extend(("changed", text) for text in what_changed(result))
     if result.looks and goals.constraints:
         rows.append(("looks", account_words(result)))
@@ -162,7 +168,32 @@ def _status_words(found: FoundCheckpoint) -> str:
     return _STATUS.get(found.status, found.status)
 
 
-def one_class_words(found: FoundCheckpoint) -> list[str]:
+def beware(goals: Goals, found: FoundCheckpoint) -> list[str]:
+    """What makes the answer worth less than it seems, a sentence each."""
+    return [*_one_class(found), *_doubtful_confirmation(goals, found)]
+
+
+def _doubtful_confirmation(goals: Goals, found: FoundCheckpoint) -> list[str]:
+    said = found.confirmation
+    if said is None or said.status not in ("certified", "holds"):
+        return []
+    exact = [c.name for c in goals.constraints if c.compared_directly and c.name in said.values]
+    words = [
+        f"confirm gave {number(said.values[name].value)} for {name}, and the search had measured "
+        f"{number(found.constraints[name].value)} of this model, although it is no estimate: for "
+        "the certificate the worse counts"
+        for name in exact
+        if name in found.constraints and said.values[name].value != found.constraints[name].value
+    ]
+    if chance_of_the_same(goals, found, said.values, said.bounds) <= SUSPICIOUS:
+        words.append(
+            "confirm gave exactly what the search had measured: if these are the rows of the "
+            f"search, {found.status} means nothing"
+        )
+    return words
+
+
+def _one_class(found: FoundCheckpoint) -> list[str]:
     """That a model predicts one class for nearly all rows, as its checks have noticed."""
     said = []
     for name, note in found.notes.items():
@@ -188,6 +219,8 @@ _CHANGED = {
     "data": "data that a check uses has changed: values on the earlier data are mixed with the "
     "new ones",
     "confirm": "confirm was changed after it was used: what it said before stands",
+    "fresh": "the fresh rows had been looked at by a study that this one learns from: they are not "
+    "fresh, and a certificate on them is worth less than it says",
     "confirm of an earlier check": "confirm was changed after it was used: what it said of the "
     "current check stands, what it said of an earlier one does not",
 }
