@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,18 @@ def test_run_resume_and_show(
     shown = json.loads(printed)
     assert shown["outcome"] == wanted
     assert (shown["best"] is None) is (code != 0)
+
+
+def test_a_pipeline_is_given_no_model_that_is_lost(acetune: Command, tmp_path: Path) -> None:
+    file, study = tmp_path / "file.py", tmp_path / "file.db"
+    file.write_text(FILE.replace("CHECKED", "1").replace("FRESH", "1.0"))
+    acetune("run", file)
+    acetune("show", study, "--require", "holds")
+    for folder in (tmp_path / "file.db.files").glob("trial-*"):
+        shutil.rmtree(folder)
+    _, said = acetune("show", study, "--require", "holds", ok=False)
+    assert acetune.status == ExitCode.NOT_ENOUGH
+    assert "holds, but its model is missing" in said
 
 
 def test_what_was_rejected_and_by_how_much_is_in_the_json(acetune: Command, study: Path) -> None:

@@ -125,8 +125,8 @@ def test_a_trial_knows_the_gate_from_the_best_few(
 
 def told(loss: float, violation: float) -> dict[str, Any]:
     attempt = Attempt("run", 1, 1, None, 0.0, 0)
-    best = Best(1, loss, violation == 0, "", {})
-    return {REPORT: encode(Message(attempt, None, best=best)), VIOLATION: violation}
+    best = Best(1, loss, violation == 0, "", {}, violation=violation)
+    return {REPORT: encode(Message(attempt, None, best=best))}
 
 
 # -- what a worker tells of itself ---------------------------------------------------------------
@@ -243,7 +243,11 @@ def test_a_worker_tells_of_itself_what_the_driver_finds(
         assert message.best.step == (record.progress.best_step if told is None else told.step)
         assert message.best.feasible == (record.best_valid is not None)
         assert message.best.loss == result[BEST_VALUE] == (math.inf if loss is None else loss)
-        assert result[VIOLATION] == violation
+        assert message.best.violation == violation
+        if told is None:  # nobody has measured it, whatever searchers are told
+            assert math.isnan(result[VIOLATION])
+        else:
+            assert result[VIOLATION] == violation
 
 
 def test_steps_that_make_no_sense_are_refused_in_the_worker() -> None:

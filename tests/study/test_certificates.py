@@ -212,7 +212,7 @@ def test_a_bound_that_cannot_be_computed_leaves_the_study_whole(study: Path) -> 
 def test_what_nobody_measured_on_fresh_rows_says_how_to_and_that_works(study: Path) -> None:
     before = run(study, None)
     assert before.status == "unconfirmed"
-    how = "give the same call confirm=... and rows that the search has not used"
+    how = "make the same call and confirm=..., on rows that the search has not used"
     assert how in str(before)
     # while a study runs, and where it was broken off, its confirm may be yet to come
     assert how not in str(replace(before, ended=None))
@@ -387,6 +387,40 @@ def test_people_are_asked_whether_the_rows_are_those_of_the_search(study: Path, 
     run(study, confirm, constraints=limits, callbacks=[events])
     asked = [note for note in events.notices if "are these the rows of the search?" in note]
     assert len(asked) == same
+
+
+@pytest.mark.parametrize(
+    ("rows", "value", "asked"),
+    [(1000, 0.1, True), (1000, 0.11, False), (20, 0.1, False)],
+    ids=["the same", "another one", "the same by chance, perhaps"],
+)
+def test_rows_of_the_search_given_as_fresh_stay_with_the_answer(
+    study: Path, rows: int, value: float, asked: bool
+) -> None:
+    def check(model: tuple[int, int, float]) -> Any:
+        return acetune.Share(rows // 10, rows)
+
+    limits = [Constraint("g", upper=0.5, check=check, margin_se=0)]
+    events, few = Events(), acetune.Share(round(value * rows), rows)
+    options: dict[str, Any] = {"top": 1, "constraints": limits, "callbacks": [events]}
+    result = run(study, fresh(dict.fromkeys(range(1, 5), few)), **options)
+    assert result.status == "certified" and len(uses(study)) == 1
+    notes = [note for note in events.notices if "are these the rows of the search?" in note]
+    stays = [text for name, text in summary_rows(result) if name == "beware"]
+    assert len(notes) == len(stays) == asked
+    assert not asked or "if these are the rows of the search, certified means nothing" in stays[0]
+
+
+def test_an_exact_value_that_differs_from_the_search_is_told_and_the_worse_one_counts(
+    study: Path,
+) -> None:
+    limit = Constraint("g", upper=2, check=lambda model: 1.5, exact=True)
+    result = run(study, fresh(dict.fromkeys(range(1, 5), 0.25)), constraints=[limit])
+    best = result.best
+    assert best is not None and best.confirmation is not None and result.status == "certified"
+    assert best.confirmation.bounds["g"].value == 1.5
+    stays = [text for name, text in summary_rows(result) if name == "beware"]
+    assert "confirm gave 0.25 for g, and the search had measured 1.5 of this model" in stays[0]
 
 
 def lose(study: Path, *trials: int) -> None:

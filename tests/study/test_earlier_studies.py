@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from acetune.searchers.space import Space
 from acetune.study.coordinator import StudyCoordinator
 from acetune.study.earlier_studies import EarlierStudies, kept_curves
 from acetune.study.store import Store, reading
+from acetune.study.summary import what_changed
 from run.helpers import Events, InOrder, rows, tune
 
 SQUARE = {"x": acetune.uniform(0.0, 1.0), "y": acetune.uniform(0.0, 1.0)}
@@ -235,6 +237,10 @@ def test_fresh_rows_that_an_earlier_study_has_used_are_noticed(tmp_path: Path) -
         new = tmp_path / f"{rows_of}.db"
         learns = {"learn_from": [first], "confirm_data": rows_of}
         searched(new, 2, callbacks=[said], **asked, **learns)
+        stays = [
+            text for text in what_changed(acetune.load(new)) if "a study that this one" in text
+        ]
+        assert len(stays) == (rows_of == "May")
     noticed = [text for text in said.notices if "rows that another study has used" in text]
     assert len(noticed) == 1 and noticed[0].startswith("first.db has looked at the fresh rows")
 
@@ -330,3 +336,22 @@ def test_wrong_calls_are_told(old: Path, study: Path) -> None:
         searched(study, 2, learn_from=[study])
     with pytest.raises(TypeError, match=r'learn_from=\["old.db"\]'):
         searched(study, 2, warm_start=old)
+
+
+def test_a_check_that_was_another_one_is_said(tmp_path: Path) -> None:
+    def gap_at(threshold: float) -> Constraint:
+        return Constraint("gap", upper=0.4, check=partial(over, threshold=threshold))
+
+    first, said = tmp_path / "first.db", Events()
+    searched(first, 8, constraints=[gap_at(0.5)])
+    for threshold in (0.5, 0.3):
+        new = tmp_path / f"{threshold}.db"
+        limits = [gap_at(threshold)]
+        searched(new, 2, callbacks=[said], learn_from=[first], constraints=limits)
+    noticed = [text for text in said.notices if "by another check" in text]
+    assert len(noticed) == 1 and noticed[0].startswith("first.db has measured 'gap' by another")
+    assert "threshold" in noticed[0] and "0.3" in noticed[0]
+
+
+def over(model: float, threshold: float) -> float:
+    return model * (1 - threshold)

@@ -32,6 +32,7 @@ from acetune.study._formats import FORMAT
 from acetune.study.opening import CodeChangedWarning
 from acetune.study.reader import StudyView
 from acetune.study.store import Store
+from acetune.study.temporary import same_call
 from run.helpers import (
     Events,
     append_line,
@@ -161,6 +162,8 @@ def test_without_a_name_the_study_is_a_temporary_file() -> None:
         progress=False,
     )
     assert acetune.load(result.study).counts == {"finished": 1}
+    # the same call would begin another one
+    assert same_call(result.study) == f"the same call with study={str(result.study)!r}"
 
 
 def test_folders_on_the_way_are_made(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ _ENOUGH = {  # what --require takes
     type=click.Choice(list(_ENOUGH)),
     help="What the answer must be for exit status 0: certified-exact, by exact bounds alone; "
     "certified, also by approximate ones; holds on fresh data, or certified; feasible in the "
-    "search and not broken since. Else it is 5.",
+    "search and not broken since. Else it is 5, also where the model that was kept is lost.",
 )
 def show(study: Path, as_json: bool, require: str | None) -> None:
     """Show the best feasible checkpoint of STUDY, where the time went, and the strata.
@@ -69,6 +69,10 @@ def show(study: Path, as_json: bool, require: str | None) -> None:
     status = f"{result.status} (approximate)" if nearly else result.status
     if result.status not in _ENOUGH[require] or (nearly and require == "certified-exact"):
         click.echo(f"{study}: {status}, and {require} is required", err=True)
+        raise click.exceptions.Exit(ExitCode.NOT_ENOUGH)
+    fault = None if result.best is None else result.best.model_fault()
+    if fault is not None:
+        click.echo(f"{study}: {status}, but its model {fault}", err=True)
         raise click.exceptions.Exit(ExitCode.NOT_ENOUGH)
     click.echo(f"{study}: {status}", err=True)
 

@@ -20,7 +20,7 @@ from acetune.core.decision import Action, Decision
 from acetune.core.goals import Estimate, FailedCheck
 from acetune.core.observation import CheckResult, Observation, unconstrained
 from acetune.core.outcome import outcome
-from acetune.core.trial_record import Progress, TrialRecord
+from acetune.core.trial_record import Checkpoint, Progress, TrialRecord
 from acetune.policies.policy import Due, check_order, passes_gate
 from acetune.ray import _result_format as wire
 from acetune.ray._storage import Storage
@@ -260,18 +260,23 @@ class RayLink(Link):
             **(shown.metrics or {}),
             **{c.name: wire.readable(latest.measured, c.name) for c in goals.constraints},
             wire.BEST_VALUE: goals.objective.value(math.inf if loss is None else loss),
-            wire.VIOLATION: violation,
+            wire.VIOLATION: math.nan if self._checked is None else violation,
         }
-        message = message._replace(best=self._best(loss), notice=self._reader.notice)
+        best = self._best(loss, violation)
+        message = message._replace(best=best, notice=self._reader.notice)
         self._reader.notice = ""
         write, self._saving = self._saving, None
         saving = None if write is None else Saving(write, self._record.progress)
         self._outlet.send(result, message, saving)
 
-    def _best(self, loss: float | None) -> wire.Best:
+    @property
+    def _checked(self) -> Checkpoint | None:
+        """The best checkpoint that was checked."""
+        return self._record.best_valid or self._record.nearest
+
+    def _best(self, loss: float | None, violation: float) -> wire.Best:
         """The checkpoint that searchers are told of, with the loss they are told."""
-        record = self._record
-        found = record.best_valid or record.nearest
+        record, found = self._record, self._checked
         step = record.progress.best_step if found is None else found.step
         measured = {} if found is None else found.measured
         model = self._models.get(step, wire.Model())
@@ -283,6 +288,7 @@ class RayLink(Link):
             {name: one for name, one in measured.items() if isinstance(one, Estimate)},
             model.size,
             model.digest,
+            violation,
         )
 
     def _give_up(self, constraint: str, timeout_s: float) -> None:

@@ -18,7 +18,7 @@ from acetune.trial.link import Report
 
 REPORT = "ace/report"
 BEST_VALUE = "ace/best_value"  # of the checkpoint that a searcher should know of
-VIOLATION = "ace/violation"  # of that checkpoint, 0 where it is valid
+VIOLATION = "ace/violation"  # of that checkpoint: 0 where it is valid, NaN if it was not checked
 
 
 class Model(NamedTuple):
@@ -39,6 +39,7 @@ class Best(NamedTuple):
     constraints: dict[str, Estimate]  # those that were measured
     size: int = 0  # of the model
     digest: str = ""  # its checksum
+    violation: float = 0.0  # that searchers are told: also of what was never checked
 
 
 class Attempt(NamedTuple):

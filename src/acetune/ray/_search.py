@@ -83,9 +83,11 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """A report: a valid checkpoint counts, also if the trial is tried again and does worse."""
         best = wire.best_in(result)
-        if best is not None and best.feasible:
+        if best is None:
+            return
+        if best.feasible:
             self._valid[trial_id] = min(self._valid.get(trial_id, math.inf), best.loss)
-        self._worst_violation = max(self._worst_violation, result.get(wire.VIOLATION, 0.0))
+        self._worst_violation = max(self._worst_violation, best.violation)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -96,13 +98,12 @@ class AceSearch(RaySearcher):  # type: ignore[misc]  # ray is not typed
         result = result or {}
         self.on_trial_result(trial_id, result)
         best = wire.best_in(result)
-        loss = math.inf if best is None else best.loss
         if trial_id in self._valid:
             told = Outcome(self._valid[trial_id], 0.0)
-        elif error or not math.isfinite(loss):
+        elif error or best is None or not math.isfinite(best.loss):
             told = Outcome(None, self._worst_violation, failed=True)
         else:
-            told = Outcome(loss, result[wire.VIOLATION])
+            told = Outcome(best.loss, best.violation)
         self._told[trial_id] = told
         self._searcher.tell(self._trials[trial_id][0], told)
 

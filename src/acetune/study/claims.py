@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from acetune.core.formatting import count, number
 from acetune.core.goals import Constraint, Goals
 from acetune.study.findings import RAY_TUNE, Bound, Confirmation, FoundCheckpoint, broken_on_fresh
+from acetune.study.temporary import same_call
 
 if TYPE_CHECKING:
     from acetune.study.result import StudyResult
@@ -62,7 +63,7 @@ def towards_a_certificate(result: StudyResult) -> str | None:
                 "by confirm_data=..., since a look has tested it on these"
             )
         if _confirm_error(result, best) is not None:
-            return "fix confirm and make the same call again"
+            return f"fix confirm and make {same_call(result.study)} again"
         return _measure_it_on_fresh_rows(result, best)
     return f"promise no limit yet; {_what_it_takes(result, best)}{_safer(result, best)}"
 
@@ -85,8 +86,8 @@ def _measure_it_on_fresh_rows(result: StudyResult, best: FoundCheckpoint) -> str
             "give confirm=..., with rows that the search has not used"
         )
     return (
-        "give the same call confirm=... and rows that the search has not used: it goes on from "
-        "here and tests what it found. acetune plan says how many rows that takes"
+        f"make {same_call(result.study)} and confirm=..., on rows that the search has not used: it "
+        "goes on from here and tests what it found. acetune plan says how many rows that takes"
     )
 
 
@@ -173,8 +174,8 @@ def account_words(result: StudyResult) -> str:
     looks = count(account.looks, "look")
     if result.looks[-1]["ended"] is None:
         return (
-            f"{looks} at fresh data, the last one not finished: the same call with the same rows "
-            "goes on with it; other rows count as another look, which is stricter"
+            f"{looks} at fresh data, the last one not finished: {same_call(result.study)} and the "
+            "same rows goes on with it; other rows count as another look, which is stricter"
         )
     return (
         f"{looks} at fresh data. A study may issue a wrong certificate with a probability of at "

@@ -21,7 +21,9 @@ from acetune.core.errors import GoalError, SpaceError, StudyChangedError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
 from acetune.core.outcome import Curve
 from acetune.searchers.space import Space
+from acetune.study._code_identity import Identity, changes
 from acetune.study.best_checkpoints import losses
+from acetune.study.integrity import understanding
 from acetune.study.opening import differing
 from acetune.study.per_trial import Trials
 from acetune.study.reader import StudyView, viewing
@@ -42,6 +44,7 @@ class _Read(NamedTuple):
     left_out: int  # trials that do not lie in the space of now
     digest: str
     fresh: frozenset[str]  # by name or checksum: the fresh rows that it has looked at
+    checks: Mapping[str, Any]  # what its checks are made of, by constraint
 
 
 class EarlierStudies:
@@ -106,6 +109,7 @@ class EarlierStudies:
             known[str(path)] = found.digest
             outside = f"; {found.left_out} outside the space are left out" * bool(found.left_out)
             said.append(f"learns from {len(found.trials)} trials of {path.name}{outside}")
+            said += _other_checks(path, found.checks, store)
             if fresh in found.fresh:
                 said.append(
                     f"{path.name} has looked at the fresh rows of confirm_data= already: rows that "
@@ -148,7 +152,8 @@ class EarlierStudies:
             raise StudyChangedError(self._nothing(path, then, now, left_out))
         text = json.dumps(found)
         fresh = frozenset(look["data"] for look in view.looks if look["data"] is not None)
-        return _Read(found, left_out, hashlib.sha256(text.encode()).hexdigest(), fresh)
+        checks = json.loads(view.info["code"]).get("checks", {})
+        return _Read(found, left_out, hashlib.sha256(text.encode()).hexdigest(), fresh, checks)
 
     def _curve(
         self,
@@ -314,6 +319,20 @@ def _differing_sides(then: Sequence[Constraint], now: Sequence[Constraint]) -> l
         for name in old
         if name in new and old[name] != new[name]
     ]
+
+
+def _other_checks(path: Path, then: Mapping[str, Any], store: Store) -> list[str]:
+    """What to say where an earlier study has measured a constraint by another check."""
+    said = []
+    for name, now in json.loads(store.study()["code"]).get("checks", {}).items():
+        with understanding(path):
+            changed = changes(then[name], Identity(**now)).code if name in then else []
+        if changed:
+            said.append(
+                f"{path.name} has measured {name!r} by another check ({'; '.join(changed[:3])}): "
+                "its values are learned from as they are"
+            )
+    return said
 
 
 def _misfit(path: Path, what: str, lines: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ from acetune.study.findings import (
     chance_of_the_same,
     looks_of_earlier_checks,
 )
-from acetune.study.temporary import is_temporary
+from acetune.study.temporary import is_temporary, same_call
 
 if TYPE_CHECKING:
     from acetune.study.result import StudyResult
@@ -92,7 +92,7 @@ def summary_rows(result: StudyResult) -> list[tuple[str, str]]:
     if result.looks and goals.constraints:
         rows.append(("looks", account_words(result)))
     if result.interrupted:
-        rows.append(("ended", "interrupted by the user; the same call again goes on"))
+        rows.append(("ended", f"interrupted by the user; {same_call(result.study)} again goes on"))
     elif result.ended_code in ENOUGH:
         rows.append(("ended", str(result.ended)))
     elif result.ended_code == FAILED:

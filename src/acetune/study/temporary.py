@@ -24,6 +24,11 @@ def is_temporary(study: Path) -> bool:
     return study.parent in _FOLDERS
 
 
+def same_call(study: Path) -> str:
+    """The call that goes on with a study, in words: one that nobody named has to be named then."""
+    return f"the same call with study={str(study)!r}" if is_temporary(study) else "the same call"
+
+
 def _remove(folder: Path, owner: int) -> None:
     if os.getpid() == owner:  # and not a forked child that ends
         shutil.rmtree(folder, ignore_errors=True)
