@@ -86,6 +86,20 @@ def test_another_metric_than_that_of_the_search_certifies_nothing() -> None:
     assert more.refused("<=") is None  # both rates: more than was asked for
 
 
+def test_another_threshold_than_that_of_the_search_certifies_nothing() -> None:
+    def check(threshold: float | None) -> FairnessCheck:
+        return FairnessCheck("equalized_odds_difference", Y, GROUP, threshold=threshold)
+
+    limit = Constraint("g", upper=0.5, check=check(0.85))
+    labels = (np.asarray(SCORES) >= 0.85).astype(int)
+    assert evidence_of(limit, check(0.5)(SCORES)).refused("<=") == (
+        "the search took scores from 0.85 on for positive, and confirm from 0.5 on: give both one "
+        "threshold, as in threshold=check.threshold"
+    )
+    assert evidence_of(limit, check(0.85)(SCORES)).refused("<=") is None
+    assert evidence_of(limit, check(None)(labels)).refused("<=") is None  # whose, nobody can tell
+
+
 @pytest.mark.parametrize(("given", "refused"), [(50, True), (95, False), (99, False)])
 def test_another_percentile_than_that_of_the_search(given: int, refused: bool) -> None:
     limit = Constraint("ms", upper=2, check=LatencyCheck(lambda model: None, percentile=95))

@@ -36,6 +36,7 @@ class GroupRates:
     how: str = "exact test of every pair of groups in every rate"
     approximate: bool = False
     groups: tuple[str, ...] = ()  # their names, where they are known
+    threshold: float | None = None  # of the scores; None where labels were given
 
     @property
     def rows(self) -> int:

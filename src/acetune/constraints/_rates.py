@@ -257,14 +257,15 @@ class Measure:
         positive: NDArray[np.bool_],
         *,
         stderr: bool,
+        threshold: float | None = None,
         frozen: bool = True,
         counts: _Array | None = None,
     ) -> Estimate:
         """The metric for predictions of all rows: a number, unless a rate has no rows to count.
 
-        With a standard error it comes with what a certificate needs; not so where the threshold of
-        the predictions was taken from these rows (``frozen=False``). ``counts`` are those of
-        :meth:`counts`, where they are known.
+        With a standard error it comes with what a certificate needs; not so where the
+        ``threshold`` of the predictions was taken from these rows (``frozen=False``). ``counts``
+        are those of :meth:`counts`, where they are known.
         """
         if self._gap:
             return Estimate(math.nan, math.nan)
@@ -283,7 +284,7 @@ class Measure:
             for one in zip(*parts, strict=True)
         ]
         value = self._aggregate(found) if len(found) > 1 else found[0]
-        return Measured(*value, self._evidence(selected, frozen)) if stderr else value
+        return Measured(*value, self._evidence(selected, threshold, frozen)) if stderr else value
 
     def counts(self, positive: NDArray[np.bool_]) -> _Array:
         """How many rows are predicted positive, by label (where it matters) and group."""
@@ -297,7 +298,7 @@ class Measure:
         few = self.group_names if self.groups <= _FEW else ()  # of more nobody reads the shares
         return share, dict(zip(few, (of_group / self._rows_of).tolist(), strict=False))
 
-    def _evidence(self, selected: _Array, frozen: bool) -> Evidence:
+    def _evidence(self, selected: _Array, threshold: float | None, frozen: bool) -> Evidence:
         """The counts of all groups, or why they certify nothing."""
         refused = None
         if self.weights is not None:
@@ -316,7 +317,9 @@ class Measure:
         whole = selected.astype(int).tolist()
         counts = zip(self._metric.rates, whole, self._total.tolist(), strict=True)
         rates = tuple(Rate(name, tuple(x), tuple(n)) for name, x, n in counts)
-        return GroupRates(rates, self._metric.comparison, groups=self.group_names)
+        return GroupRates(
+            rates, self._metric.comparison, groups=self.group_names, threshold=threshold
+        )
 
     def _sum(self, weights: _Array | None) -> _Array:
         """Sums by cell, or counts."""

@@ -281,7 +281,9 @@ def _measured(
     y_true, y_pred, sensitive_features, sample_weight, threshold = rows
     measure = Measure(metric, y_true, sensitive_features, sample_weight, options, named=stderr)
     require_length(y_true, "y_true", measure.rows)  # demographic parity has not looked at it
-    positive = as_positive(y_pred, as_threshold(threshold, y_true, measure.weights), "y_pred")
+    cut = as_threshold(threshold, y_true, measure.weights)
+    positive = as_positive(y_pred, cut, "y_pred")
     require_length(positive, "y_pred", measure.rows)
-    estimate = measure.estimate(positive, stderr=stderr, frozen=not isinstance(threshold, str))
+    frozen = not isinstance(threshold, str)
+    estimate = measure.estimate(positive, stderr=stderr, threshold=cut, frozen=frozen)
     return estimate if stderr else estimate.value

@@ -204,7 +204,11 @@ class FairnessCheck:
         predicted = {"0": 1 - share, "1": share}
         note = judge_predictions(predicted, self.least_share, self.degenerate, groups=groups)
         found = self._measure.estimate(
-            positive, stderr=self.stderr, frozen=self._frozen, counts=counts
+            positive,
+            stderr=self.stderr,
+            threshold=self.threshold,
+            frozen=self._frozen,
+            counts=counts,
         )
         if not isinstance(found, Noted):
             return with_note(found, note)
@@ -239,6 +243,11 @@ class FairnessCheck:
             return (
                 f"the search measured {self.metric}, and confirm the {found.comparison} of each "
                 f"{' and each '.join(rates)}: return the same metric"
+            )
+        if None not in (self.threshold, found.threshold) and self.threshold != found.threshold:
+            return (
+                f"the search took scores from {self.threshold:g} on for positive, and confirm from "
+                f"{found.threshold:g} on: give both one threshold, as in threshold=check.threshold"
             )
         lost = [name for name in self.groups if name not in found.groups]
         if not lost:

@@ -236,8 +236,9 @@ def _best(status: StudyStatus) -> str:
     # a checkpoint whose check failed misses by nobody knows how much
     miss = status.nearest_miss
     if miss is not None and not any(isinstance(m, FailedCheck) for m in miss.constraints.values()):
-        near = goals.keeps(miss.constraints)  # it breaks no limit, and is nearer than was aimed for
-        which = "none safe enough yet; nearest" if near else "none feasible yet; nearest miss"
+        # with a margin that acetune has chosen others may break no limit, and be the answer
+        aimed = any(constraint.margin_is_auto for constraint in goals.constraints)
+        which = "none safe enough yet; nearest" if aimed else "none feasible yet; nearest miss"
         return f"{which}{_values(goals, miss.constraints, limits=True)}"
     return "none feasible yet"
 

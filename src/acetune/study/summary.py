@@ -356,6 +356,7 @@ def _limit(constraint: Constraint) -> str:
 
 def describe_checkpoint(goals: Goals, found: FoundCheckpoint) -> str:
     """Objective, constraints against their limits, and where it is."""
+    goals = goals.with_margins(found.margins)  # those of its checks: a later session has others
     parts = [f"{goals.objective.name} {number(found.value)}"]
     for constraint in goals.constraints:
         measured = found.constraints.get(constraint.name)
