@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import threading
 from pathlib import Path
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 import acetune
 from acetune import Constraint, DryRun, Trial
 from acetune.cli import app
-from acetune.core.errors import AcetuneError
+from acetune.core.errors import AcetuneError, StudyChangedError
 
 SECRET = 0.123456789
 
@@ -139,3 +140,26 @@ def test_the_command(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["run", "rehearsed_here.py", "--dry-run"])
     assert done.exit_code == 0, done.output
     assert "dry run: no error" in done.output and "all trials" in done.output
+
+
+def test_a_call_that_could_not_go_on_is_refused_and_the_study_left_as_it_is(tmp_path: Path) -> None:
+    study = tmp_path / "study.db"
+    options: dict[str, Any] = {"study": study, "max_trials": 1, "progress": False, "workers": 1}
+    given: dict[str, Any] = {"objective": "auc", "mode": "max", "confirm": confirm, **options}
+    acetune.tune(train, {"x": acetune.uniform(0, 1)}, constraints=[LIMIT], **given)
+    before = study.read_bytes()
+    assert isinstance(rehearsed(study=study), DryRun)
+    for other, named in (
+        (Constraint("gap", upper=0.2, check=LIMIT.check), "limit was <= 0.1, now <= 0.2"),
+        (Constraint("gap", upper=0.1, check=other_check), "gap"),
+    ):
+        with pytest.raises(StudyChangedError, match=named) as error:
+            rehearsed(study=study, constraints=[other])
+        assert "margin_se" not in str(error.value)  # which acetune has chosen
+    assert study.read_bytes() == before
+    study.unlink()
+    shutil.rmtree(tmp_path / "study.db.files", ignore_errors=True)
+
+
+def other_check(model: Any) -> float:
+    return float(model["gap"]) * 2

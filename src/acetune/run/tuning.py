@@ -58,6 +58,7 @@ from acetune.study.opening import (
     describe_study,
     known_ranges,
     open_study,
+    require_fitting,
     require_on_changed_check,
     require_on_changed_limit,
     study_path,
@@ -328,6 +329,18 @@ def tune(
     earlier.require_fitting(path)
     stopper = stopper_of(goals, chosen, top)
     if dry_run:
+        require_fitting(
+            path,
+            describe_study(
+                *(goals, on_config, chosen, searched.describe(), {}),
+                train=train,
+                confirm=confirm,
+                confidence=confidence,
+            ),
+            on_changed_check,
+            why_not_again(goals),
+            on_changed_limit,
+        )
         goals, chosen = without_limits(goals), TwoSteps()
     work = Work(train, goals, chosen, confirm, needs_of(limit.check for limit in on_config))
     arrays: list[pickle.PickleBuffer] = []

@@ -25,7 +25,7 @@ from acetune.study.findings import looks_of_earlier_checks
 from acetune.study.limit_changes import OnChangedLimit as OnChangedLimit
 from acetune.study.limit_changes import judge_again, only_limits_differ
 from acetune.study.limit_changes import require_on_changed_limit as require_on_changed_limit
-from acetune.study.store import Store
+from acetune.study.store import Store, reading
 
 _COUNTS_LOOKS = 4  # the first format of the study file that does
 _MUST_STAY = ("objective", "constraints", "policy", "space")
@@ -181,13 +181,7 @@ def open_study(
             with store.transaction():
                 store.begin_anew(description)
             return store
-        known = store.study()["confidence"]
-        if known != description["confidence"]:
-            raise StudyChangedError(
-                f"confidence={description['confidence']:g} is not the one that {path} was begun "
-                f"with, {known:g}: how the probability of an error is spent was fixed then; give "
-                f"confidence={known:g}, or begin a new study with other fresh rows"
-            )
+        _require_confidence(store, description)
         with store.understanding():
             compared = _compare_code(store, description, on_changed_check, unmeasurable)
         for text in compared.warnings:
@@ -371,6 +365,33 @@ def _checks_of(changed: Mapping[str, object]) -> str:
     return f"the check{'s' * (len(changed) > 1)} of {names}"
 
 
+def require_fitting(
+    path: Path,
+    description: Mapping[str, Any],
+    on_changed_check: OnChangedCheck,
+    unmeasurable: str | None,
+    on_changed_limit: OnChangedLimit | None,
+) -> None:
+    """The errors of :func:`open_study` about a call that fits no study file that is there."""
+    if not path.exists():
+        return
+    with reading(path) as store:
+        if not _is_to_begin_anew(store, description, on_changed_limit):
+            _require_confidence(store, description)
+            with store.understanding():
+                _compare_code(store, description, on_changed_check, unmeasurable)
+
+
+def _require_confidence(store: Store, description: Mapping[str, Any]) -> None:
+    known = store.study()["confidence"]
+    if known != description["confidence"]:
+        raise StudyChangedError(
+            f"confidence={description['confidence']:g} is not the one that {store.path} was begun "
+            f"with, {known:g}: how the probability of an error is spent was fixed then; give "
+            f"confidence={known:g}, or begin a new study with other fresh rows"
+        )
+
+
 def _changed_check(
     path: Path, changed: Mapping[str, object], lines: Sequence[str], unmeasurable: str | None
 ) -> str:
@@ -512,6 +533,8 @@ def _differing_limit(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str
     limit = [f"limit was {was}, now {now}"] if was != now else []
     # limits are said already; what says nothing is left out of the file
     same = {"upper": None, "lower": None, "auto_margin": None}
+    if "auto_margin" in old and "auto_margin" in new:  # acetune has chosen both
+        same["margin_se"] = None
     plain = {"exact": False}
     return limit + _differing_values({**plain, **old, **same}, {**plain, **new, **same})
 
