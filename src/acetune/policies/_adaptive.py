@@ -36,9 +36,9 @@ _SPARED = Wording(
 )
 _HOPELESS = Wording(
     "hopeless",
-    "broke a limit at its last check; less than {below:.3g} % chance to keep all limits by step "
-    "{by}",
-    "no longer likely to keep the limits",
+    "not valid at its last check; going by the trials so far, less than {below:.3g} % chance to be "
+    "valid later, even at step {by}, the likeliest",
+    "no longer likely to be valid",
 )
 _CANNOT_CATCH_UP = Wording(
     "cannot_beat_the_answer",
@@ -87,7 +87,7 @@ class Adaptive(Policy):
       reached; where neither, when it has trained for a while since its last check. Cheap checks do
       not wait.
     - **Trials with hardly a chance** end: those that broke a limit at their last check, and are not
-      likely to keep all limits later.
+      likely to keep all limits later, margins included.
     - **Trials that cannot catch up** end: after a quarter of its steps, a trial that would have to
       gain more than any finished trial like it has gained from there on, to beat the best feasible
       checkpoint.
