@@ -10,16 +10,18 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from acetune.core.goals import Estimate, Goals, goals_from_json
 from acetune.study.findings import (
     Bound,
+    CheckpointKey,
     Confirmation,
     ConstraintTime,
     FailureOfCheck,
     FoundCheckpoint,
     Ledger,
+    checkpoint_key,
     judge_fresh,
 )
 from acetune.study.result import StudyResult, WhatIf
@@ -78,14 +80,17 @@ def judged_by(
 def read_candidates(
     store: Store, goals: Goals, settings: Mapping[str, Any], uses: list[dict[str, Any]]
 ) -> list[FoundCheckpoint]:
-    """The best valid checkpoint of each of the best trials, and all that were judged."""
-    found = best_of_each_trial(store, goals, "valid")
+    """The best valid checkpoint of each of the best trials, and all that were judged.
+
+    Where none is valid, the best that miss only a margin acetune has chosen.
+    """
+    found = best_of_each_trial(store, goals, VALID) or best_of_each_trial(store, goals, BOLD)
     found = found[: max(settings["confirm_top"], settings["keep_models"])]
     for use in uses:
         place = (use["trial"], use["attempt"], use["step"])
         known = [(one.trial, one.attempt, one.step) for one in found]
         if use["status"] in ("certified", "holds", "broken") and place not in known:
-            one = _valid_at(store, *place)
+            one = _feasible_at(store, goals, place)
             found += [] if one is None else [one]
     found.sort(key=lambda one: goals.objective.loss(one.value))
     return [with_confirmation(one, uses) for one in found]
@@ -105,50 +110,75 @@ def with_confirmation(found: FoundCheckpoint, uses: list[dict[str, Any]]) -> Fou
     return replace(found, confirmation=said)
 
 
-def _valid_at(store: Store, trial: int, attempt: int, step: int) -> FoundCheckpoint | None:
-    """The checkpoint at a step, as the check saw it that found it valid."""
+# what a check has found: valid; so but for a margin that acetune has chosen; a limit broken; or
+# it gave no number
+VALID, BOLD, MISS, FAILED = range(4)
+
+
+class _Checked(NamedTuple):
+    """A checkpoint that was checked, ordered as it ranks; the rest is never compared."""
+
+    kind: int
+    violation: float
+    loss: float
+    seq: int
+    found: FoundCheckpoint
+
+
+def _all_checked(store: Store, goals: Goals) -> list[_Checked]:
+    """All checks of checkpoints with a usable objective, the best first."""
     rows = store.rows(
         "SELECT r.*, t.params, t.total_steps FROM reports r JOIN trials t USING (trial, attempt) "
-        "WHERE trial = ? AND attempt = ? AND checked_step = ? AND stratum = 'valid' "
-        "AND checked_objective BETWEEN -1e308 AND 1e308 ORDER BY seq LIMIT 1",
-        (trial, attempt, step),
+        "WHERE stratum != 'unchecked' AND checked_objective BETWEEN -1e308 AND 1e308"
     )
-    return _found(store, rows[0]) if rows else None
+    checked = []
+    for row in rows:
+        found = _found(store, row)
+        kind = MISS
+        if row["stratum"] == "valid":
+            kind = VALID
+        elif goals.keeps(found.constraints):
+            kind, found = BOLD, replace(found, violation=0.0)
+        elif math.isinf(found.violation):
+            kind = FAILED
+        loss = goals.objective.loss(found.value)
+        checked.append(_Checked(kind, found.violation, loss, row["seq"], found))
+    return sorted(checked, key=lambda one: one[:4])
 
 
-def best_of_each_trial(store: Store, goals: Goals, stratum: str) -> list[FoundCheckpoint]:
-    """Each trial's best checkpoint of a stratum, best first: by violation, then objective."""
-    order = "checked_objective" + (" DESC" if goals.objective.mode == "max" else "")
-    rows = store.rows(
-        f"""SELECT * FROM (
-            SELECT r.*, t.params, t.total_steps, row_number() OVER (
-                PARTITION BY r.trial ORDER BY violation, {order}, seq) AS place
-            FROM reports r JOIN trials t USING (trial, attempt)
-            WHERE stratum = ? AND checked_objective BETWEEN -1e308 AND 1e308)
-        WHERE place = 1 ORDER BY violation, {order}, seq LIMIT 100""",
-        (stratum,),
-    )
-    return [_found(store, row) for row in rows]
+def _feasible_at(store: Store, goals: Goals, place: CheckpointKey) -> FoundCheckpoint | None:
+    """The checkpoint at a step, as the first check saw it that found it valid, or else bold."""
+    its = [
+        one
+        for one in _all_checked(store, goals)
+        if checkpoint_key(one.found) == place and one.kind in (VALID, BOLD)
+    ]
+    first = min(its, key=lambda one: (one.kind, one.seq), default=None)
+    return None if first is None else first.found
+
+
+def best_of_each_trial(store: Store, goals: Goals, *kinds: int) -> list[FoundCheckpoint]:
+    """Each trial's best checkpoint of these kinds, best first."""
+    best: dict[int, FoundCheckpoint] = {}
+    for one in _all_checked(store, goals):
+        if one.kind in kinds:
+            best.setdefault(one.found.trial, one.found)
+    return list(best.values())[:100]
 
 
 def measured_of_trials(store: Store, goals: Goals) -> dict[int, dict[str, float | None]]:
-    """What was measured of each trial's best valid checkpoint, or else of its nearest miss."""
-    order = "checked_objective" + (" DESC" if goals.objective.mode == "max" else "")
-    best = f"stratum = 'valid' DESC, violation, {order}, seq"
-    rows = store.rows(
-        f"""WITH found AS (SELECT trial, seq FROM (
-            SELECT trial, seq, row_number() OVER (PARTITION BY trial ORDER BY {best}) AS place
-            FROM reports
-            WHERE stratum != 'unchecked' AND checked_objective BETWEEN -1e308 AND 1e308)
-        WHERE place = 1)
-        SELECT trial, "constraint" AS name, value, stderr FROM found JOIN checks USING (seq)"""
-    )
-    measured: dict[int, dict[str, float | None]] = {}
-    for row in rows:
-        of_trial = measured.setdefault(row["trial"], {})
-        of_trial[f"constraint.{row['name']}"] = row["value"]
-        of_trial[f"stderr.{row['name']}"] = row["stderr"]
-    return measured
+    """What was measured of the answer, and in other trials of the best that each has."""
+    best = {one.trial: one for one in best_of_each_trial(store, goals, VALID, BOLD, MISS, FAILED)}
+    answer = read_result(store).best
+    if answer is not None:
+        best[answer.trial] = answer
+    return {
+        trial: {
+            **{f"constraint.{name}": one.value for name, one in found.constraints.items()},
+            **{f"stderr.{name}": one.stderr for name, one in found.constraints.items()},
+        }
+        for trial, found in best.items()
+    }
 
 
 def checked_checkpoints(store: Store, goals: Goals) -> list[FoundCheckpoint]:
@@ -295,8 +325,7 @@ def read_result(store: Store) -> StudyResult:
     info = store.study()
     goals = goals_from_json(info["objective"], info["constraints"])
     uses = store.rows("SELECT * FROM confirmations ORDER BY use")
-    misses = best_of_each_trial(store, goals, "invalid")
-    misses = [found for found in misses if math.isfinite(found.violation)]
+    misses = best_of_each_trial(store, goals, MISS)
     candidates = read_candidates(store, goals, json.loads(info["settings"]), uses)
     best = _answer(candidates)
     if best is not None:  # what is recommended is no miss, whatever another check of it said
@@ -368,7 +397,7 @@ def what_if(store: Store, limits: Mapping[str, float]) -> WhatIf:
     info = store.study()
     goals = goals_from_json(info["objective"], info["constraints"])
     others = tuple(c.with_limit(limits.get(c.name, c.limit)) for c in goals.constraints)
-    goals = Goals(goals.objective, others)
+    goals = Goals(goals.objective, others).conditions
     checked = checked_checkpoints(store, goals)
     uses = store.rows("SELECT * FROM confirmations ORDER BY use")
     valid, rejected = judged_by(goals, [one for one in checked if one.violation == 0], uses)

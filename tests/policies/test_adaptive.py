@@ -243,9 +243,10 @@ def test_where_limits_stay_violated_a_violated_trial_ends() -> None:
     decision = study.start("a", 100).observe(1, 0.0, g(1.5))
     assert decision.stop
     assert str(decision.reason) == (
-        "broke a limit at its last check; less than 5 % chance to keep all limits by step 100"
+        "not valid at its last check; going by the trials so far, less than 5 % chance to be valid "
+        "later, even at step 100, the likeliest"
     )
-    assert decision.because.short == "no longer likely to keep the limits"
+    assert decision.because.short == "no longer likely to be valid"
     assert not study.start("b", 100).observe(1, 0.0, g(-0.5)).stop
     assert not study.start("unknown length").observe(1, 0.0, g(0.5)).stop
 
@@ -269,7 +270,7 @@ def test_where_limits_are_gained_the_end_counts(x: float, hope: float, stops: bo
     decision = study.start("a", 20).observe(1, 0.0, g(x))
     assert decision.stop == stops
     if stops:
-        assert "to keep all limits by step 20" in str(decision.reason)
+        assert "even at step 20" in str(decision.reason)
 
 
 def test_where_limits_are_lost_the_next_step_counts() -> None:
@@ -306,8 +307,8 @@ def test_the_last_step_is_the_last_by_which_limits_may_hold() -> None:
     decision = study.start("a", 5).observe(5, 0.0, g(1.0))
     assert not decision.stop
     assert str(decision.reason) == (
-        "last step, the trial finishes; broke a limit at its last check; less than 5 % chance to "
-        "keep all limits by step 5"
+        "last step, the trial finishes; not valid at its last check; going by the trials so far, "
+        "less than 5 % chance to be valid later, even at step 5, the likeliest"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Mode, Objective
+from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Margin, Mode, Objective
 from acetune.core.reason import LAST_STEP, Reason, stated
 from acetune.core.trial_record import Progress, TrialRecord
 from acetune.policies import ACE, Policy
@@ -53,7 +53,7 @@ def goals_of() -> st.SearchStrategy[Goals]:
         for number in range(draw(st.integers(0, 3))):
             limit, is_upper = draw(_NUMBERS), draw(st.booleans())
             ends = (limit, None) if is_upper else (None, limit)
-            margin = draw(st.sampled_from([0.0, 1.0, 2.5]))
+            margin = draw(st.sampled_from([0.0, 1.0, 2.5, Margin(2.5, "auto")]))
             # the order of names differs from that of the constraints
             name = f"g{9 - number}"
             constraints.append(Constraint(name, upper=ends[0], lower=ends[1], margin_se=margin))

@@ -18,6 +18,7 @@ from acetune.certification.margin import auto_margin
 from acetune.cli import app
 from acetune.core.errors import GoalError, StudyChangedError
 from acetune.core.goals import Goals, Objective, goals_from_json
+from acetune.export import to_optuna
 from acetune.policies.stopper import stopper_of
 from acetune.report._json_values import as_json
 from acetune.report.figures._curves import chosen_trials
@@ -78,6 +79,7 @@ def test_bold_ones_are_kept_and_tested(study: Path) -> None:
     assert [place[0] for place in view.looks[0]["candidates"]] == [1, 4, 3, 2]
     assert result.strata == {"valid": 2, "invalid": 2}
     assert result.best is not None and (result.best.trial, result.status) == (2, "certified")
+    assert to_optuna(study).best_trial.user_attrs["trial"] == 2
     assert result.best.load() is not None
     assert acetune.load(study).best == result.best
 
@@ -159,6 +161,9 @@ def test_a_session_aims_for_the_next_look_and_relabels_nothing(study: Path) -> N
         (1, first, "valid"), (2, first, "invalid"), (3, second, "invalid"), (4, second, "valid")
     ]  # fmt: skip
     assert result.strata == {"valid": 2, "invalid": 2}
+    assert result.best is not None  # whatever the margin was then and is now
+    best = to_optuna(study).best_trial
+    assert best.user_attrs["trial"] == result.best.trial and best.value == result.best.value
     # a resume replays it: what was valid then is, in what the policy and the searcher know
     with StudyView(study) as view:
         (one, *_) = [found for found in valid_checkpoints(view) if found.trial == 1]

@@ -83,7 +83,7 @@ def _json_text(result: StudyResult) -> str:
 
 def to_json(result: StudyResult) -> dict[str, Any]:
     """The result as plain data."""
-    goals, best = result.goals, result.best
+    goals, best, miss = result.goals, result.best, _checkpoint(result.nearest_miss)
     return {
         "study": str(result.study),
         "outcome": result.outcome,
@@ -94,7 +94,7 @@ def to_json(result: StudyResult) -> dict[str, Any]:
         "constraints": {c.name: c.describe() for c in goals.constraints},
         "best": _checkpoint(best),
         "candidates": [_checkpoint(found) for found in result.candidates],
-        "nearest_miss": _checkpoint(result.nearest_miss),
+        "nearest_miss": miss and {**miss, "status": None},  # fresh data is not asked of such
         "trials": dict(result.counts),
         "strata": dict(result.strata),
         "reasons": dict(result.reasons),

@@ -300,6 +300,11 @@ class Constraint:
         return isinstance(self.margin_se, Margin) and self.margin_se.origin == "default"
 
     @property
+    def condition(self) -> Constraint:
+        """What an answer must keep: without a margin that acetune chose, which is an aim."""
+        return replace(self, margin_se=0.0) if self.margin_is_auto else self
+
+    @property
     def compared_directly(self) -> bool:
         """Whether a value is no estimate: declared so, or by its check."""
         check: Any = self.check
@@ -330,8 +335,7 @@ class Constraint:
 
     def keeps(self, measured: Estimate | FailedCheck) -> bool:
         """Whether it holds but for a margin that acetune has chosen: a bold candidate does."""
-        limit = replace(self, margin_se=0.0) if self.margin_is_auto else self
-        return limit.holds(measured)
+        return self.condition.holds(measured)
 
     def room(self, measured: Estimate) -> float:
         """How far within its limit a value lies, in standard errors; relative without one."""
@@ -504,6 +508,11 @@ class Goals:
             self,
             constraints=tuple(c.with_margin(margins.get(c.name)) for c in self.constraints),
         )
+
+    @property
+    def conditions(self) -> Goals:
+        """What an answer must keep: without margins that acetune chose, which are aims."""
+        return replace(self, constraints=tuple(c.condition for c in self.constraints))
 
     def keeps(self, measured: Mapping[str, Estimate | FailedCheck]) -> bool:
         """Whether every constraint was measured and holds, but for margins that acetune chose."""

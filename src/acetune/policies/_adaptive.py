@@ -36,9 +36,9 @@ _SPARED = Wording(
 )
 _HOPELESS = Wording(
     "hopeless",
-    "broke a limit at its last check; less than {below:.3g} % chance to keep all limits by step "
-    "{by}",
-    "no longer likely to keep the limits",
+    "not valid at its last check; going by the trials so far, less than {below:.3g} % chance to be "
+    "valid later, even at step {by}, the likeliest",
+    "no longer likely to be valid",
 )
 _CANNOT_CATCH_UP = Wording(
     "cannot_beat_the_answer",
@@ -86,8 +86,8 @@ class Adaptive(Policy):
       limits are lost, a trial is checked just before; where they are gained, once they may be
       reached; where neither, when it has trained for a while since its last check. Cheap checks do
       not wait.
-    - **Trials with hardly a chance** end: those that broke a limit at their last check, and are not
-      likely to keep all limits later.
+    - **Trials with hardly a chance** end: not valid at their last check, and not likely
+      to be later.
     - **Trials that cannot catch up** end: after a quarter of its steps, a trial that would have to
       gain more than any finished trial like it has gained from there on, to beat the best feasible
       checkpoint.

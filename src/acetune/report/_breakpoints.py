@@ -17,8 +17,9 @@ import numpy as np
 from acetune.core.goals import Constraint, Goals
 from acetune.report._json_values import exact
 from acetune.study.best_checkpoints import losses, unchecked_losses
-from acetune.study.best_under_limits import needed_limit, on_fresh, sign_of, strictness, was_checked
+from acetune.study.best_under_limits import on_fresh, was_checked
 from acetune.study.findings import broken_on_fresh
+from acetune.study.limits_kept import needed_limit, sign_of, strictness
 from acetune.study.reader import StudyView
 from acetune.study.report_arrays import Array
 

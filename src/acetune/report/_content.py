@@ -99,7 +99,7 @@ def _answer(view: StudyView, result: StudyResult) -> dict[str, Any]:
         "next": _next(result),
         "best_of_all": of_all and {**(as_json(view, of_all[0]) or {}), "stratum": of_all[1]},
         "candidates": [as_json(view, found) for found in result.candidates[:_SHOWN]],
-        "nearest_misses": [as_json(view, found) for found in misses],
+        "nearest_misses": [{**(as_json(view, found) or {}), "status": None} for found in misses],
         "unchecked_better": missing,
         "words": in_print(page_headline(result, of_all, missing, running=view.running)),
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 from acetune.core.formatting import flattened
@@ -46,7 +45,7 @@ def as_json(view: StudyView, found: FoundCheckpoint | None) -> dict[str, Any] | 
 
 def _against(constraint: Constraint, estimate: Estimate | None) -> dict[str, Any]:
     """A measured value against its limit; a margin that acetune chose is an aim, and no limit."""
-    limit = replace(constraint, margin_se=0.0) if constraint.margin_is_auto else constraint
+    limit = constraint.condition
     return {
         "name": constraint.name,
         "value": None if estimate is None else finite(estimate.value),

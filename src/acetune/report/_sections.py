@@ -153,10 +153,11 @@ def running(content: Content) -> Element:
     columns, rows = content["trials"]["columns"], content["trials"]["rows"]
     state = columns.index("state")
     now = _named(columns, [row for row in rows if row[state] == "running"])
+    answer_trial = content["trials"]["answer"]
     if not now or not content["study"]["running"]:
         return element("section", id="running", hidden="")
     wanted = ("trial", "steps", "stratum", "best_objective")
-    cells = [[_cell(row, name) for name in wanted] for row in now]
+    cells = [[_cell(row, name, answer_trial) for name in wanted] for row in now]
     found = table([label(name) for name in wanted], cells, "Trials that run now")
     return section("running", element("h2", "Running now", id="running-title"), found)
 
@@ -168,7 +169,7 @@ def first_trials(content: Content) -> Element:
     shown = [column["name"] for column in content["trials"]["shown"]]
     cells = [
         [
-            *[_cell(row, name) for name in shown],
+            *[_cell(row, name, content["trials"]["answer"]) for name in shown],
             element("td", configuration(row["params"]), class_="wide rare"),
         ]
         for row in rows
@@ -189,12 +190,13 @@ def _named(columns: list[str], rows: list[list[Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _cell(row: dict[str, Any], name: str) -> Element:
+def _cell(row: dict[str, Any], name: str, answer_trial: int | None) -> Element:
     value = row[name]
     if name == "trial":
         return row_head(trial_button(value))
     if name == "state":
-        return element("td", value, element("div", row["reason"], class_="quiet-text"))
+        held = element("div", "holds the answer") if row["trial"] == answer_trial else None
+        return element("td", value, held, element("div", row["reason"], class_="quiet-text"))
     if name == "steps":
         of = "" if row["total_steps"] is None else f" of {row['total_steps']}"
         return number_cell(f"{value}{of}")

@@ -12,9 +12,11 @@ from acetune.core.errors import StudyError
 from acetune.core.formatting import cut, flattened
 from acetune.report._json_values import exact, finite, plain
 from acetune.report.explanation import (
+    answer_attempt,
     answer_step,
     checked_words,
     decided_under,
+    earlier_words,
     holds_answer,
     how_it_ended,
     limits_then,
@@ -25,7 +27,8 @@ from acetune.report.explanation import (
 )
 from acetune.report.figures import FigureData, trial_figure
 from acetune.report.figures._figure_data import thinned
-from acetune.study.answer import choose_answer
+from acetune.study.answer import answer_of, choose_answer
+from acetune.study.findings import FoundCheckpoint
 from acetune.study.per_trial import NOT_REPORTED, Trials
 from acetune.study.reader import StudyView
 from acetune.study.report_arrays import CONTINUE, STEP, STRATA, Array
@@ -54,8 +57,10 @@ def trial_table(view: StudyView) -> dict[str, Any]:
 
     As in ``StudyResult.trials``, steps, checks and the best objective are of the latest attempt,
     what was found valid and what training cost of all. ``stratum`` is the best that any of its
-    reports was in. Numbers have five digits, and long words are cut.
+    reports was in. Numbers have five digits, and long words are cut. ``answer`` is the trial that
+    holds the answer: it may be valid nowhere, where the search aimed for a margin of its own.
     """
+    best = answer_of(view)
     named = chain.from_iterable(flattened(trial.params) for trial in view.trials)
     params = list(dict.fromkeys(named))
     known: dict[int, tuple[TrialRow, list[Any]]] = view.memory.setdefault("trial words", {})
@@ -69,6 +74,7 @@ def trial_table(view: StudyView) -> dict[str, Any]:
     return {
         "columns": [*columns, "reason", *(cut(name, _LONGEST) for name in params)],
         "rows": rows,
+        "answer": None if best is None else best.trial,
         "shown": [{"name": name, "rare": on != "always"} for name, on in _SHOWN.items()],
     }
 
@@ -125,8 +131,9 @@ def _cell(value: Any) -> Any:
 def trial_detail(view: StudyView, trial: int, digest: FigureData | None = None) -> dict[str, Any]:
     """One trial as plain data: its latest attempt, and how the earlier ones ended.
 
-    Where it has many reports some are left out, and ``reports.note`` says so. For several trials
-    give each the same ``digest``, so that what they share is worked out once.
+    Where it has many reports some are left out, and ``reports.note`` says so. ``earlier`` is None,
+    or ``why`` and ``reports`` of an earlier attempt that holds the answer. For several trials give
+    each the same ``digest``, so that what they share is worked out once.
     """
     if view.trial(trial) is None:
         last = view.trials[-1].trial if view.trials else 0
@@ -144,6 +151,7 @@ def trial_detail(view: StudyView, trial: int, digest: FigureData | None = None) 
         names = [name for name, number in store.names().items() if number == trial]
         star = answer_step(best, trial, attempt)
         reports, unchecked, limits, left_out = _reports(view, store, trial, attempt, star)
+        earlier = _earlier(view, store, answer_attempt(best, latest, attempts), best)
     why = holds_answer(best, candidates, trial, attempt)
     why += how_it_ended(latest, traceback, with_params=False)  # which have a table of their own
     why += [f"measured on: {hardware}"] if hardware is not None else []
@@ -174,9 +182,23 @@ def trial_detail(view: StudyView, trial: int, digest: FigureData | None = None) 
             for row in attempts
         ],
         "reports": reports,
+        "earlier": earlier,
         "figure": picture["figure"],
         "alt": picture["alt"],
     }
+
+
+def _earlier(
+    view: StudyView, store: Store, row: TrialRow | None, best: FoundCheckpoint | None
+) -> dict[str, Any] | None:
+    """What there is to say of an earlier attempt that holds the answer."""
+    if row is None:
+        return None
+    star = answer_step(best, row.trial, row.attempt)
+    reports, unchecked, limits, left_out = _reports(view, store, row.trial, row.attempt, star)
+    notes = (why_unchecked(row, unchecked), left_out)
+    why = [earlier_words(row), *limits, *[note for note in notes if note is not None]]
+    return {"attempt": row.attempt, "why": why, "reports": reports}
 
 
 def _reports(

@@ -31,7 +31,7 @@ def how_it_ended(row: TrialRow, traceback: str | None, *, with_params: bool = Tr
     if row.schedule:
         lines.append(f"constraint: {row.schedule}")
     if row.attempt > 1:
-        again = f"this is its attempt {row.attempt}; the earlier ones do not count any more"
+        again = f"this is its attempt {row.attempt}; of earlier ones only what they found counts"
         lines.insert(1, again)
     if traceback:
         lines.append(own_frames(traceback.rstrip()))
@@ -60,6 +60,28 @@ def answer_step(best: FoundCheckpoint | None, trial: int, attempt: int) -> int |
     if best is None or (best.trial, best.attempt) != (trial, attempt):
         return None
     return best.step
+
+
+def answer_attempt(
+    best: FoundCheckpoint | None, latest: TrialRow, attempts: Iterable[TrialRow]
+) -> TrialRow | None:
+    """The attempt of this trial that holds the answer, where it is an earlier one."""
+    if best is None or best.trial != latest.trial or best.attempt == latest.attempt:
+        return None
+    return next((row for row in attempts if row.attempt == best.attempt), None)
+
+
+def earlier_words(row: TrialRow) -> str:
+    """What is said of an earlier attempt that holds the answer.
+
+    >>> from acetune.core.reason import INTERRUPTED, NO_REASON
+    >>> earlier_words(TrialRow(7, 1, {}, None, None, None, 0, "interrupted", None, 1e9, None,
+    ...               INTERRUPTED, NO_REASON))
+    'its attempt 1, which holds the answer, was interrupted: interrupted by the user'
+    """
+    reason = f": {row.reason}" if row.reason else ""
+    verb = "" if row.state == "finished" else "was "
+    return f"its attempt {row.attempt}, which holds the answer, {verb}{row.state}{reason}"
 
 
 def own_frames(traceback: str) -> str:
@@ -218,7 +240,7 @@ def telling(reports: Sequence[Row], answer: int | None = None) -> list[int]:
     for place, report in enumerate(reports):
         first, _ = ends.get(report["stratum"], (place, place))
         ends[report["stratum"]] = first, place
-        checked = report["checked_step"] == answer and report["stratum"] == "valid"
+        checked = answer is not None and report["checked_step"] == answer
         if report["decision"] != "continue" or is_answer(report, answer) or checked:
             kept.add(place)
     for pair in ends.values():

@@ -76,6 +76,11 @@ def choose_answer(candidates: Sequence[FoundCheckpoint]) -> FoundCheckpoint | No
     return candidates[0] if candidates else None
 
 
+def answer_of(view: StudyView) -> FoundCheckpoint | None:
+    """The answer of a study as it stands in its file."""
+    return choose_answer(candidates_of(view))
+
+
 def best_rejected(candidates: Sequence[FoundCheckpoint]) -> FoundCheckpoint | None:
     """The best of those that broke a limit on fresh data."""
     return next((found for found in candidates if found.status == "broken"), None)

@@ -12,6 +12,7 @@ import numpy as np
 
 from acetune.core.goals import Estimate, Objective
 from acetune.study.findings import FoundCheckpoint
+from acetune.study.limits_kept import keeps_limits
 from acetune.study.reader import StudyView
 from acetune.study.report_arrays import INVALID, STEP, STRATA, VALID, Array
 
@@ -42,6 +43,7 @@ def best_rows(view: StudyView, stratum: int) -> Array:
 def checked_rows(view: StudyView, stratum: int) -> Array:
     """As :func:`best_rows`, with failed checks, which come last and for want of better ones.
 
+    Of the invalid ones those that break a limit, by what was measured.
     What was best stays best until a better one comes, so that only new reports are looked at.
     """
     reports = view.reports
@@ -49,7 +51,10 @@ def checked_rows(view: StudyView, stratum: int) -> Array:
     known, seen = view.memory.get(f"best rows {stratum}", (np.empty(0, "i8"), 0))
     if seen == len(reports):
         return known
-    new = np.flatnonzero(reports.stratum[seen:] == stratum) + seen
+    wanted = reports.stratum == stratum
+    if stratum == INVALID:
+        wanted = wanted & ~keeps_limits(view)
+    new = np.flatnonzero(wanted[seen:]) + seen
     rows = np.concatenate([known, new[usable(reports.checked_objective[new])]])
     keys = [rows, losses(view.goals.objective, reports.checked_objective[rows])]
     if stratum == INVALID:
@@ -62,9 +67,9 @@ def checked_rows(view: StudyView, stratum: int) -> Array:
 
 
 def incumbents(view: StudyView) -> Array:
-    """Rows of the valid checkpoints that were better than all before them, in order."""
+    """Rows of the feasible checkpoints that were better than all before them, in order."""
     reports = view.reports
-    rows = np.flatnonzero(reports.stratum == VALID)
+    rows = np.flatnonzero(keeps_limits(view))
     rows = rows[usable(reports.checked_objective[rows])]
     found: Array = rows[improvements(losses(view.goals.objective, reports.checked_objective[rows]))]
     return found
@@ -94,19 +99,9 @@ def bold_rows(view: StudyView) -> Array:
 
     They break no limit, and may be certified; the search keeps away from them.
     """
-    limits = view.goals.constraints
-    if not any(limit.margin_is_auto for limit in limits):
-        return np.empty(0, "i8")
-    reports, checks = view.reports, view.checks
-    kept = np.zeros(len(checks.row), bool)
-    for index, limit in enumerate(limits):
-        its = checks.constraint == index
-        margin = 0.0 if limit.margin_is_auto else limit.margin
-        sign = 1.0 if limit.lower is None else -1.0
-        reach = sign * checks.value[its] + margin * checks.stderr[its]
-        kept[its] = reach <= sign * limit.limit  # NaN is not
-    every = np.bincount(checks.row[kept], minlength=len(reports)) == len(limits)
-    rows = np.flatnonzero(every & (reports.stratum == INVALID) & usable(reports.checked_objective))
+    reports = view.reports
+    rows = np.flatnonzero(keeps_limits(view) & (reports.stratum == INVALID))
+    rows = rows[usable(reports.checked_objective[rows])]
     rows = rows[
         np.argsort(losses(view.goals.objective, reports.checked_objective[rows]), kind="stable")
     ]
@@ -127,10 +122,9 @@ def valid_row(view: StudyView, trial: int, attempt: int, step: int) -> int | Non
     its = np.flatnonzero(reports.trial == trial)  # few: the rest is asked of these alone
     same = (reports.attempt[its] == attempt) & (reports.checked_step[its] == step)
     same &= usable(reports.checked_objective[its])
-    rows = its[same & (reports.stratum[its] == VALID)]
-    if not len(rows):
-        bold = bold_rows(view)
-        rows = bold[np.isin(bold, its[same])]
+    same &= keeps_limits(view)[its]
+    valid = its[same & (reports.stratum[its] == VALID)]
+    rows = valid if len(valid) else its[same]
     return int(rows[0]) if len(rows) else None
 
 
@@ -141,7 +135,10 @@ def valid_at(view: StudyView, trial: int, attempt: int, step: int) -> FoundCheck
 
 
 def nearest_misses(view: StudyView, most: int = _MOST_FOUND) -> list[FoundCheckpoint]:
-    """The least violating checkpoint of each trial, the least first; failed checks do not count."""
+    """What breaks a limit by least, of each trial one, the least first; failed checks do not count.
+
+    It goes by what was measured: of several constraints some may have been left out.
+    """
     return [checkpoint(view, row) for row in best_rows(view, INVALID)[:most].tolist()]
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from acetune.core.goals import Constraint, Estimate, Goals
+from acetune.core.goals import Estimate, Goals
 from acetune.study.answer import read_ranges, with_confirmation
 from acetune.study.best_checkpoints import checkpoint, losses, unchecked_better, usable
 from acetune.study.findings import (
@@ -23,6 +23,7 @@ from acetune.study.findings import (
     judged_now,
     latest_uses,
 )
+from acetune.study.limits_kept import sign_of, strictness
 from acetune.study.reader import StudyView
 from acetune.study.report_arrays import UNCHECKED, Array
 
@@ -65,34 +66,6 @@ def was_checked(view: StudyView, since: int = 0) -> Array:
     fine = (reports.stratum[since:] != UNCHECKED) & (reports.violation[since:] < math.inf)
     checked: Array = fine & usable(reports.checked_objective[since:])
     return checked
-
-
-def sign_of(constraint: Constraint) -> float:
-    """What a limit is multiplied by so that the smaller one is the stricter one."""
-    return 1.0 if constraint.lower is None else -1.0
-
-
-def needed_limit(constraint: Constraint, value: Array, stderr: Array) -> Array:
-    """The strictest limit that measurements satisfy, margin included: as in ``Constraint``.
-
-    A margin that acetune has chosen is an aim of the search, and no condition.
-    """
-    margin = 0.0 * stderr if constraint.margin_is_auto else constraint.margin * stderr
-    return value + margin if constraint.lower is None else value - margin
-
-
-def strictness(view: StudyView, index: int, since: int = 0) -> Array:
-    """The strictest limit of a constraint that each report satisfies, from a row on.
-
-    With its sign such that smaller is stricter; NaN where the constraint was not measured.
-    """
-    checks, constraint = view.checks, view.goals.constraints[index]
-    first = int(np.searchsorted(checks.row, since))
-    its = np.flatnonzero(checks.constraint[first:] == index) + first
-    found = np.full(len(view.reports) - since, math.nan)
-    needed = needed_limit(constraint, checks.value[its], checks.stderr[its])
-    found[checks.row[its] - since] = sign_of(constraint) * needed
-    return found
 
 
 def on_fresh(view: StudyView, rows: Array) -> Iterator[tuple[Array, Mapping[str, Estimate]]]:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from acetune.study.best_checkpoints import checked_rows, checkpoint, losses
+from acetune.study.answer import answer_of
+from acetune.study.best_checkpoints import bold_rows, checked_rows, checkpoint, losses, valid_row
 from acetune.study.findings import FoundCheckpoint
 from acetune.study.reader import StudyView
 from acetune.study.report_arrays import INVALID, STEP, UNCHECKED, VALID, Array
@@ -161,37 +162,44 @@ class Trials:
 
     # -- what was found --------------------------------------------------------------------------
 
-    def best_valid(self, trial: int) -> FoundCheckpoint | None:
-        """The best valid checkpoint of a trial."""
-        row = self._valid_rows.get(trial)
-        return None if row is None else checkpoint(self.view, row)
-
     def nearest_miss(self, trial: int) -> FoundCheckpoint | None:
         """The least violating checkpoint of a trial; one whose check failed for want of others."""
         row = self._invalid_rows.get(trial)
         return None if row is None else checkpoint(self.view, row)
 
     def found(self, trial: int) -> FoundCheckpoint | None:
-        """The checkpoint that counts: the best valid one, or else the nearest miss."""
-        return self.best_valid(trial) or self.nearest_miss(trial)
+        """The checkpoint that counts, of :attr:`found_rows`."""
+        row = self.found_rows.get(trial)
+        return None if row is None else checkpoint(self.view, row)
 
-    @property
-    def failed_rows(self) -> dict[int, int]:
-        """Rows of the checkpoints that count although a check of theirs failed, by trial."""
-        return {
-            trial: row
-            for trial, row in self._invalid_rows.items()
-            if trial not in self._valid_rows and math.isinf(self.view.reports.violation[row])
+    @cached_property
+    def found_rows(self) -> dict[int, int]:
+        """The row of the checkpoint that counts, by trial: in the answer's trial the answer.
+
+        In others the best valid one; else the best that misses only a margin acetune has chosen;
+        else the nearest miss.
+        """
+        view = self.view
+        found = {
+            **self._invalid_rows,
+            **self._by_trial(bold_rows(view)),
+            **self._by_trial(checked_rows(view, VALID)),
         }
+        best = answer_of(view)
+        row = None if best is None else valid_row(view, best.trial, best.attempt, best.step)
+        return found if best is None or row is None else {**found, best.trial: row}
 
     @property
     def ranking(self) -> list[int]:
         """Trials with a valid checkpoint, the best first."""
-        return list(self._valid_rows)
+        found: list[int] = self.view.reports.trial[checked_rows(self.view, VALID)].tolist()
+        return found
 
-    @cached_property
-    def _valid_rows(self) -> dict[int, int]:
-        return self._by_trial(checked_rows(self.view, VALID))
+    @property
+    def failed_rows(self) -> dict[int, int]:
+        """Rows of the checkpoints that count although a check of theirs failed, by trial."""
+        violation = self.view.reports.violation
+        return {trial: row for trial, row in self.found_rows.items() if math.isinf(violation[row])}
 
     @cached_property
     def _invalid_rows(self) -> dict[int, int]:

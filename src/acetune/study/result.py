@@ -161,8 +161,9 @@ class StudyResult:
     def trials(self) -> pandas.DataFrame:
         """One row per trial: parameters, how it ended, its best values.
 
-        ``constraint.NAME`` and ``stderr.NAME`` are of its best valid checkpoint, or of its nearest
-        miss if it has none.
+        ``constraint.NAME`` and ``stderr.NAME`` are of its checkpoint that counts: the answer in the
+        answer's trial; in others the best valid one, else the best that misses only a margin which
+        acetune has chosen, else the nearest miss. ``best_valid_objective`` is of valid ones alone.
 
         Steps, reports and the best objective are those of its latest attempt; what was found
         valid and what training cost are of all its attempts.

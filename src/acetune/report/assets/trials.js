@@ -142,7 +142,7 @@ function trialRow(columns, row) {
 function trialCell(name, field) {
   const value = field(name);
   if (name === "trial") return make("th", { scope: "row" }, trialButton(value, value));
-  if (name === "state") return make("td", { class: "state" }, value, make("div", { class: "quiet-text" }, short(field("reason") || "")));
+  if (name === "state") return make("td", { class: "state" }, value, field("trial") === page.content.trials.answer ? make("div", {}, "holds the answer") : null, make("div", { class: "quiet-text" }, short(field("reason") || "")));
   if (name === "stratum" && value) return make("td", { class: "nowrap" }, make("span", { class: "mark mark-" + value }, value));
   if (name === "steps") return make("td", { class: "number" }, field("total_steps") === null ? String(value) : value + " of " + field("total_steps"));
   if (name === "training_s") return make("td", { class: "number" }, number(value, 3));
@@ -215,9 +215,16 @@ function detailParts(detail) {
   if (detail.figure) parts.push(make("div", { id: "plot-trial", class: "plot", role: "img", "aria-label": short(detail.alt || "Learning curve of this trial", 1000) }));
   const params = Object.entries(detail.params || {}).map(([name, value]) => [name, parameter(value)]);
   if (params.length) parts.push(make("h3", {}, "Parameters"), table("Parameters", ["parameter", "value"], params));
-  const reports = detail.reports;
-  if (reports && reports.rows && reports.rows.length) {
-    parts.push(make("details", {}, make("summary", {}, "Its reports"), reports.note ? make("p", { class: "quiet-text" }, reports.note) : null, table("Reports of this trial", reports.columns, reports.rows)));
+  if (detail.reports) parts.push(...reportsTable("Its reports", "Reports of this trial", detail.reports));
+  const earlier = detail.earlier; // an attempt that holds the answer
+  if (earlier) {
+    parts.push(...earlier.why.map((line) => make("p", { class: "why-more" }, short(line, 6000))),
+      ...reportsTable("Reports of its attempt " + earlier.attempt, "Reports of the attempt that holds the answer", earlier.reports));
   }
   return parts;
+}
+
+function reportsTable(summary, title, reports) {
+  if (!reports.rows || !reports.rows.length) return [];
+  return [make("details", {}, make("summary", {}, summary), reports.note ? make("p", { class: "quiet-text" }, reports.note) : null, table(title, reports.columns, reports.rows))];
 }

@@ -13,6 +13,7 @@ from acetune.core import formatting as words
 from acetune.core.goals import Constraint, Goals
 from acetune.study.answer import candidates_of, choose_answer
 from acetune.study.best_checkpoints import best_rows, better_misses, losses, valid_row
+from acetune.study.limits_kept import keeps_limits
 from acetune.study.per_trial import Trials
 from acetune.study.report_arrays import INVALID, STEP, UNCHECKED, VALID
 
@@ -162,6 +163,11 @@ class FigureData:
         """What the reports of each trial come to."""
         return Trials(self.view)
 
+    @cached_property
+    def keeps_limits(self) -> Mask:
+        """Which reports have found a checkpoint feasible."""
+        return np.asarray(keeps_limits(self.view))
+
     def is_of(self, trials: Iterable[int]) -> Mask:
         """Which reports are of some trials."""
         return np.isin(self.view.reports.trial, list(trials))
@@ -170,8 +176,8 @@ class FigureData:
 
     @cached_property
     def candidates(self) -> list[CheckpointRow]:
-        """The best valid checkpoint of each trial, best first."""
-        return [self.checkpoint(row) for row in best_rows(self.view, VALID)[:_MOST_FOUND].tolist()]
+        """What may be the answer, or is it, best first."""
+        return [row for found in self.judged if (row := self._row_of(found)) is not None]
 
     @cached_property
     def nearest_misses(self) -> list[CheckpointRow]:
@@ -218,6 +224,11 @@ class FigureData:
         columns = (reports.trial, reports.attempt, reports.checked_step)
         trial, attempt, step = (int(column[row]) for column in columns)
         return CheckpointRow(row, trial, attempt, step, float(reports.checked_objective[row]))
+
+
+def aims(goals: Goals) -> bool:
+    """Whether the search keeps a margin from a limit that acetune has chosen."""
+    return any(limit.margin and limit.margin_is_auto for limit in goals.constraints)
 
 
 def limit_text(constraint: Constraint) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from acetune.core.errors import GoalError
 from acetune.core.formatting import count
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
-from acetune.report.figures._figure_data import FigureData, Floats
+from acetune.report.figures._figure_data import FigureData, Floats, aims
 from acetune.report.figures._look import STRATA, STRATUM_COLOURS, STRATUM_PATTERNS, Json, bar_marker
 from acetune.report.figures._values import plain, time_unit
 from acetune.study.report_arrays import INVALID, UNCHECKED, VALID
@@ -67,10 +67,13 @@ def strata(digest: FigureData, by: Literal["time", "step"] = "time") -> Drawing:
         margin={"b": 62},
     )
     total = len(kinds)
+    kept, not_so = "keeps every limit", "breaks one"
+    if aims(digest.goals):
+        kept, not_so = "is as far within every limit as the search aimed for", "is not"
     caption = (
-        "Valid: the checkpoint was checked and keeps every limit. Invalid: it was checked and "
-        "breaks one. Unchecked: no check was due, or the checkpoint could not have won. Each "
-        "report is ranked with those of its own stratum."
+        f"Valid: the checkpoint was checked and {kept}. Invalid: it was checked and {not_so}. "
+        "Unchecked: no check was due, or the checkpoint could not have won. Each report is ranked "
+        "with those of its own stratum."
     )
     if not digest.constrained:
         caption = "The study has no constraints: every report counts as valid."

@@ -12,8 +12,10 @@ from acetune.report._json_values import exact
 from acetune.report.figures import _look as look
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
 from acetune.report.figures._figure_data import (
+    CheckpointRow,
     FigureData,
     Whole,
+    aims,
     limit_text,
     pareto_front,
     spread,
@@ -22,12 +24,13 @@ from acetune.report.figures._figure_data import (
 from acetune.report.figures._look import AXIS, Json, limit_line, note
 from acetune.report.figures._values import Window, number, plain, plain_near, safe, short, window
 from acetune.report.palette import faint
-from acetune.study.best_under_limits import sign_of
+from acetune.study.limits_kept import sign_of
 from acetune.study.report_arrays import INVALID, VALID
 
 _MOST = 900  # points in all panels together
 _MOST_PANELS = 4
 _MOST_FRONT = 120
+_MOST_TOLD = 5  # candidates, and nearest misses
 _PANEL, _GAP, _FOOT = 230, 64, 84  # pixels; the gap is between panels
 _TITLE = "Objective against constraint"
 
@@ -73,11 +76,25 @@ def _front(digest: FigureData, constraint: int) -> Whole:
 
 def _keep(digest: FigureData, fronts: list[Whole]) -> Whole:
     """What must not be left out: fronts, the answer, its rivals, and the nearest misses."""
-    some = [found.row for found in (*digest.candidates[:5], *digest.nearest_misses[:5])]
-    if digest.answer is not None:
-        some.append(digest.answer.row)
+    some = [found.row for _, found in _told(digest)]
     there = np.flatnonzero(np.isin(digest.measured.rows, some))
     return np.unique(np.concatenate([there, *fronts]))
+
+
+def _told(digest: FigureData) -> list[tuple[str, CheckpointRow]]:
+    """The answer, its rivals and the nearest misses, each with what it is."""
+    answer, keeps = digest.answer, digest.keeps_limits
+    found: list[tuple[str, CheckpointRow]] = []
+    for place, candidate in enumerate(digest.candidates):
+        if candidate == answer:
+            found.append(("the answer", candidate))
+        elif place < _MOST_TOLD:
+            rejected = candidate in digest.failed_on_fresh
+            found.append(("rejected" if rejected else "candidate", candidate))
+    known = {candidate[1:] for _, candidate in found}  # whichever check of it
+    misses = [miss for miss in digest.nearest_misses[:_MOST_TOLD] if miss[1:] not in known]
+    near = "too close to a limit"  # it breaks none
+    return found + [(near if keeps[miss.row] else "nearest miss", miss) for miss in misses]
 
 
 def _traces(
@@ -178,15 +195,20 @@ def _axes(digest: FigureData, layout: Json, panel: int, panels: int, x: Window, 
 
 def _caption(digest: FigureData, measured: int, shown: int, hidden: int) -> str:
     reports = digest.view.reports
+    near = aims(digest.goals)
+    kept = "are as far within every limit as the search aimed for" if near else "keep every limit"
     text = (
-        "Each mark is a checkpoint that was checked: circles keep every limit, crosses do not. "
+        f"Each mark is a checkpoint that was checked: circles {kept}, crosses do not. "
         "The shaded side of the dashed upright line keeps this limit. The dashed steps are the "
         "Pareto front: the best objective measured at each value of the constraint."
     )
     if len(digest.goals.constraints) > 1:
-        text += " A cross on the shaded side breaks another limit."
-    if any(constraint.margin for constraint in digest.goals.constraints):
-        text += " A value within its margin of the limit does not keep it."
+        also = ", or only misses that aim" if near else ""
+        text += f" A cross on the shaded side breaks another limit{also}."
+    elif near:
+        text += " A cross on the shaded side only misses that aim: it may be the answer."
+    if any(constraint.margin for constraint in digest.goals.conditions.constraints):
+        text += " A value within the margin that was given does not keep its limit."
     if len(digest.goals.constraints) > _MOST_PANELS:
         text += f" The first {_MOST_PANELS} constraints are shown."
     if shown < measured:
@@ -207,8 +229,8 @@ def _caption(digest: FigureData, measured: int, shown: int, hidden: int) -> str:
 
 def _alt(digest: FigureData) -> str:
     rows = digest.measured.rows
-    valid = int(np.sum(digest.view.reports.stratum[rows] == VALID))
-    text = f"{valid:,} of {count(len(rows), 'checked checkpoint')} keep every limit."
+    kept = int(np.sum(digest.keeps_limits[rows]))
+    text = f"{kept:,} of {count(len(rows), 'checked checkpoint')} keep every limit."
     if digest.answer is not None:
         what, found = "The answer", digest.answer
     elif digest.rejected is not None:
@@ -234,14 +256,8 @@ def _table(digest: FigureData) -> SmallTable:
     constraints = digest.goals.constraints[:_MOST_PANELS]
     names = [short(c.name) for c in constraints]
     columns = ["", "trial", "step", short(digest.goals.objective.name), *names]
-    found = [("candidate", place) for place in digest.candidates[:5]]
-    found += [("nearest miss", place) for place in digest.nearest_misses[:5]]
     rows = []
-    for what, place in found:
-        if place == digest.answer:
-            what = "the answer"
-        elif place in digest.failed_on_fresh:
-            what = "rejected"
+    for what, place in _told(digest):
         values = [_value(digest, place.row, i) for i in range(len(constraints))]
         rows.append([what, str(place.trial), str(place.step), number(place.value), *values])
     return SmallTable(columns, rows)

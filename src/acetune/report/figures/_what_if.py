@@ -10,7 +10,7 @@ from acetune.core.formatting import count
 from acetune.core.goals import Constraint
 from acetune.report._breakpoints import breakpoints, on_fresh_data
 from acetune.report.figures._drawing import Drawing, SmallTable, axis_title, base_layout, nothing
-from acetune.report.figures._figure_data import FigureData, Floats, pareto_front, spread
+from acetune.report.figures._figure_data import FigureData, Floats, aims, pareto_front, spread
 from acetune.report.figures._look import AXIS, BEST_OF_ALL, VALID, Json, limit_line, note
 from acetune.report.figures._values import (
     Window,
@@ -22,7 +22,7 @@ from acetune.report.figures._values import (
     within_reach,
 )
 from acetune.report.palette import faint
-from acetune.study.best_under_limits import sign_of, strictness
+from acetune.study.limits_kept import sign_of, strictness
 
 _TITLE = "What another limit would give"
 _MOST = 160  # steps of a staircase that are drawn
@@ -280,8 +280,10 @@ def _caption(digest: FigureData, *, band: bool) -> str:
     )
     if digest.view.confirmations:
         text += " What was judged on fresh data counts where it keeps the limit there too."
-    if any(constraint.margin for constraint in digest.goals.constraints):
-        text += " Limits include the margin."
+    if any(constraint.margin for constraint in digest.goals.conditions.constraints):
+        text += " Limits include the margin that was given."
+    if aims(digest.goals):
+        text += " The margin that the search aims for is no condition, and not included."
     if constraints > 1:
         text += " Each panel moves one limit and leaves the others as they are."
     if constraints > _MOST_PANELS:

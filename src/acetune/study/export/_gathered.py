@@ -19,10 +19,13 @@ from acetune.study.answer import (
     status_of,
     with_confirmation,
 )
-from acetune.study.findings import FoundCheckpoint
+from acetune.study.best_checkpoints import checkpoint
+from acetune.study.findings import Status
 from acetune.study.integrity import understanding
+from acetune.study.limits_kept import keeps_limits
 from acetune.study.per_trial import Trials
 from acetune.study.reader import StudyView
+from acetune.study.report_arrays import STRATA
 from acetune.study.table_rows import CheckRow, ReportRow
 
 Reported: TypeAlias = tuple[ReportRow, list[CheckRow]]
@@ -37,8 +40,10 @@ class Gathered:
         What is wanted, and what is known of the study as a whole.
     trials, numbers:
         The latest attempt of each trial, and what their reports come to: columns in that order.
-    best_valid, nearest_miss:
-        The best found in each trial that has one, by number.
+    found, nearest_miss:
+        The checkpoint that counts in each trial that has one, by number, and its nearest miss.
+    feasible:
+        The place of each trial whose checkpoint keeps the limits, by number, the best first.
     errors:
         Of the constraints whose check failed at the checkpoint that counts, by trial.
     """
@@ -47,7 +52,7 @@ class Gathered:
         self._view = view
         self.goals, self.trials, self.numbers = view.goals, view.trials, Trials(view)
         candidates = candidates_of(view)
-        best = choose_answer(candidates)
+        best = self.answer = choose_answer(candidates)
         answer = best and {"trial": best.trial, "attempt": best.attempt, "step": best.step}
         self.info: dict[str, Any] = {
             **view.info,
@@ -60,11 +65,18 @@ class Gathered:
             "status": status_of(candidates),
             "answer": answer,
         }
-        self.best_valid = {
-            row.trial: with_confirmation(found, view.confirmations)
-            for row in view.trials
-            if (found := self.numbers.best_valid(row.trial)) is not None
+        self._rows, keeps = self.numbers.found_rows, keeps_limits(view)
+        self.found = {
+            trial: with_confirmation(checkpoint(view, row), view.confirmations)
+            for trial, row in self._rows.items()
         }
+        loss = self.goals.objective.loss
+        ranked = sorted(
+            (loss(self.found[trial].value), row, trial)
+            for trial, row in self._rows.items()
+            if keeps[row]
+        )
+        self.feasible = {trial: place for place, (_, _, trial) in enumerate(ranked)}
         self.nearest_miss = {
             row.trial: found
             for row in view.trials
@@ -81,15 +93,14 @@ class Gathered:
             for row in self.trials
         ]
 
-    def found(self, trial: int) -> FoundCheckpoint | None:
-        """The checkpoint that counts: the best valid one, or else the nearest miss."""
-        return self.best_valid.get(trial) or self.nearest_miss.get(trial)
-
     def stratum(self, trial: int) -> str:
         """Of the checkpoint that counts."""
-        if trial in self.best_valid:
-            return "valid"
-        return "invalid" if trial in self.nearest_miss else "unchecked"
+        row = self._rows.get(trial)
+        return "unchecked" if row is None else STRATA[int(self._view.reports.stratum[row])]
+
+    def status(self, trial: int) -> Status | None:
+        """What fresh data said of the checkpoint that counts; None where it breaks a limit."""
+        return self.found[trial].status if trial in self.feasible else None
 
     def reports(self) -> Iterator[Reported]:
         """All reports with their checks, as they were acknowledged."""

@@ -6,14 +6,18 @@ that nothing is estimated: an export has no constraints but those that were meas
 =============================================  ==========  =====================================
 the trial                                      state       value and constraints
 =============================================  ==========  =====================================
-has a valid checkpoint                         COMPLETE    its best valid one, however it ended
-was checked, never valid, ended by itself      COMPLETE    its nearest miss
-was checked, never valid, stopped or cut off   PRUNED      constraints of its nearest miss
+has a feasible checkpoint                      COMPLETE    that one, however the trial ended
+was checked, none feasible, ended by itself    COMPLETE    its nearest miss
+was checked, none feasible, stopped or cut off PRUNED      constraints of its nearest miss
 was never checked, or rejected unseen          PRUNED      none
 failed                                         FAIL        constraints of its nearest miss
 ended by itself, never a finite objective      FAIL        none
 is running                                     RUNNING     constraints of its nearest miss
 =============================================  ==========  =====================================
+
+The checkpoint is the answer in the answer's trial; in others the best valid one, or else the best
+that misses only a margin acetune has chosen. Such a margin is an aim of the search, and counts in
+no constraint here.
 """
 
 from __future__ import annotations
@@ -47,7 +51,7 @@ _LIST = "constraints"  # where Optuna 4 kept them, and optuna-dashboard reads th
 
 def frozen_trials(gathered: Gathered, *, for_dashboard: bool) -> Iterator[FrozenTrial]:
     """The trials of a study, in their order."""
-    goals, rows, numbers = gathered.goals, gathered.trials, gathered.numbers
+    goals, rows, numbers = gathered.goals.conditions, gathered.trials, gathered.numbers
     configurations = [flattened(row.params) for row in rows]
     searched = _distributions(gathered.info["space"], configurations)
     violations = [found.violation for found in gathered.nearest_miss.values()]
@@ -57,10 +61,10 @@ def frozen_trials(gathered: Gathered, *, for_dashboard: bool) -> Iterator[Frozen
     costs = zip(numbers.training_s.tolist(), numbers.checks_s.tolist(), strict=True)
     together = zip(rows, configurations, losses, times, costs, strict=True)
     for row, params, best_loss, last_time, spent in together:
-        constraints = _constraints(gathered, row.trial, largest)
+        constraints = _constraints(gathered, goals, row.trial, largest)
         if row.trial in passed_over:
             constraints[_name_for_passed_over(goals)] = 1.0
-        state, found = _state(gathered, row, best_loss), gathered.found(row.trial)
+        state, found = _state(gathered, row, best_loss), gathered.found.get(row.trial)
         complete = state is TrialState.COMPLETE
         own = {name: value for name, value in params.items() if name in searched}
         indices = {str(index) for index in range(len(constraints))}
@@ -83,7 +87,7 @@ def frozen_trials(gathered: Gathered, *, for_dashboard: bool) -> Iterator[Frozen
 
 
 def _state(gathered: Gathered, row: TrialRow, best_loss: float) -> TrialState:
-    if row.trial in gathered.best_valid:
+    if row.trial in gathered.feasible:
         return TrialState.COMPLETE
     if row.state == "running":
         return TrialState.RUNNING
@@ -96,28 +100,25 @@ def _state(gathered: Gathered, row: TrialRow, best_loss: float) -> TrialState:
     return TrialState.PRUNED
 
 
-def _constraints(gathered: Gathered, trial: int, largest: float) -> dict[str, float]:
+def _constraints(gathered: Gathered, goals: Goals, trial: int, largest: float) -> dict[str, float]:
     """How far beyond each limit the checkpoint lies, relative to it: 0 or less is feasible."""
-    found = gathered.found(trial)
+    found = gathered.found.get(trial)
     if found is None:
         return {}
     measured: dict[str, Estimate | FailedCheck] = dict(found.constraints)
     errors = gathered.errors.get(trial, {})
     measured |= {name: FailedCheck(error) for name, error in errors.items()}
-    return amounts(gathered.goals, measured, largest)
+    return amounts(goals, measured, largest)
 
 
 def _passed_over(gathered: Gathered) -> set[int]:
-    """Trials that would win in the search, and gave way to one that fresh data confirmed.
+    """Trials that would win by the search's values, and gave way to the answer.
 
-    Where fresh data has rejected what was found, or where the answer is not the best that its
-    trial has by now, none of them may win.
+    Where fresh data has rejected what was found none of them may win.
     """
-    answer, ranking = gathered.info["answer"], gathered.numbers.ranking
-    for best in gathered.best_valid.values():
-        if {"trial": best.trial, "attempt": best.attempt, "step": best.step} == answer:
-            return set(ranking[: ranking.index(best.trial)])
-    return set(ranking)
+    places, best = gathered.feasible, gathered.answer
+    first = math.inf if best is None else places[best.trial]
+    return {trial for trial, place in places.items() if place < first}
 
 
 def _name_for_passed_over(goals: Goals) -> str:
@@ -131,7 +132,7 @@ def _attributes(
     gathered: Gathered, row: TrialRow, training_s: float, checks_s: float
 ) -> dict[str, Any]:
     """What Optuna has no place for, under the names of the table of trials."""
-    found, best = gathered.found(row.trial), gathered.best_valid.get(row.trial)
+    found, status = gathered.found.get(row.trial), gathered.status(row.trial)
     attributes: dict[str, Any] = {
         "trial": row.trial,
         "attempts": row.attempt,
@@ -154,8 +155,8 @@ def _attributes(
                 attributes[f"stderr.{name}"] = measured.stderr
         errors = gathered.errors.get(row.trial, {})
         attributes |= {f"constraint.{name}": error for name, error in errors.items()}
-    if best is not None and best.status is not None:
-        attributes["confirmation"] = best.status
+    if status is not None:
+        attributes["confirmation"] = status
     return attributes
 
 

@@ -116,8 +116,8 @@ CHECKS = [
 def trial_columns(gathered: Gathered) -> list[ExportColumn]:
     """The columns of the table of trials: as in ``StudyResult.trials``, and more."""
     rows, numbers = gathered.trials, gathered.numbers
-    best = [gathered.best_valid.get(row.trial) for row in rows]
-    found = [gathered.found(row.trial) for row in rows]
+    found = [gathered.found.get(row.trial) for row in rows]
+    answer = None if gathered.answer is None else gathered.answer.trial
     columns = [ExportColumn(n, _kind(n), cells) for n, cells in numbers.described.items()]
     columns += [
         ExportColumn("stratum", "text", [gathered.stratum(row.trial) for row in rows]),
@@ -125,7 +125,8 @@ def trial_columns(gathered: Gathered) -> list[ExportColumn]:
         ExportColumn("found_step", "integer", _of(found, "step")),
         ExportColumn("found_objective", "number", _of(found, "value")),
         ExportColumn("violation", "number", _of(found, "violation")),
-        ExportColumn("confirmation", "text", _of(best, "status")),
+        ExportColumn("confirmation", "text", [gathered.status(row.trial) for row in rows]),
+        ExportColumn("answer", "boolean", [row.trial == answer for row in rows]),
     ]
     columns += [ExportColumn(n, "number", cells) for n, cells in numbers.measured(found).items()]
     columns += [
