@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from acetune.core.formatting import duration, size
+from acetune.core.formatting import count, duration, size
 from acetune.report._answer_section import in_print, page_headline
 from acetune.report._breakpoints import breakpoints
 from acetune.report._json_values import as_json, exact, finite
@@ -194,7 +194,8 @@ def _numbers(view: StudyView, result: StudyResult, unchecked: int) -> list[dict[
         note = "of workers, so that checks could be measured alone"
         rows.append(("waiting", duration(ledger.waiting_s), note))
     if result.confirmation_uses:
-        rows.append(("confirmations", f"{result.confirmation_uses:,}", "uses of the fresh data"))
+        looks = f"times that confirm was asked, in {count(len(result.looks), 'look')} at fresh data"
+        rows.append(("confirmations", f"{result.confirmation_uses:,}", looks))
     what = "of models and checkpoints"
     if ledger.code_bytes:
         what += f"; {size(ledger.code_bytes)} of it code and data for the workers, until it ends"
