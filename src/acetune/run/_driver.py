@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import AcetuneError, ReportError, StudyError, TrainingCodeError
@@ -92,7 +93,7 @@ class Driver:
         self._closing: _Closing | None = None
         self._evaluation: Evaluation | None = None
         self._patience_s = _PATIENCE_S
-        coordinator.stopper.on_repeat = listeners.once
+        coordinator.stopper.on_repeat = partial(listeners.once, about="repeated report")
         coordinator.on_notice = listeners.notice
 
     # -- the study -------------------------------------------------------------------------------
