@@ -249,10 +249,11 @@ def tune(
     stop_grace_s:
         A trial that was told to stop and goes on for this many seconds is ended with its worker.
     max_failures:
-        This many failed trials one after another end the study; so do checks that raised in this
-        many trials, if no check of the study has ever given a number. A call of ``report`` that is
-        wrong in itself (no objective, an unknown constraint, no model for a check) ends it at once,
-        as long as no trial has reported anything.
+        This many failed trials one after another end the study; so do checks that failed in this
+        many trials, if no check of the study has ever given a number, and objectives that were NaN
+        or infinite in so many, if none was ever a number. A call of ``report`` that is wrong in
+        itself (no objective, an unknown constraint, no model for a check) ends it at once, as long
+        as no trial has reported anything.
     seed:
         Makes the searcher's suggestions repeatable.
     study:
