@@ -419,6 +419,12 @@ def tune(
                 'program ends; study="study.db" keeps it, and can be resumed'
             )
             listeners.notice(text)
+        if max_trials is not None and searched.size < max_trials:
+            count = int(searched.size)
+            listeners.notice(
+                f"the space has only {count} configuration{'s' * (count > 1)}; "
+                f"max_trials={max_trials} trains some again"
+            )
         if taken > _MUCH_CODE:
             listeners.notice(_much_code(taken, store.files))
         with driver.signals():
