@@ -292,6 +292,11 @@ CASES: dict[str, tuple[Callable[[], dict[str, Any]], type[Exception], str]] = {
         GoalError,
         "StudyCallback.*a class; write it with parentheses",
     ),
+    "rows of no confirm": (
+        lambda: {"confirm_data": "held-out"},
+        GoalError,
+        "confirm_data= says which rows .* no confirm= was given",
+    ),
     "nothing to confirm": (lambda: {"confirm_top": 0}, GoalError, "confirm_top.*>= 1, got 0"),
     "nothing to keep": (lambda: {"keep_models": 0}, GoalError, "keep_models.*>= 1, got 0"),
 }

@@ -320,7 +320,7 @@ def tune(
     Goals(goals.objective, (*on_model, *(replace(limit, on="model") for limit in on_config)))
     searched = Space(space)
     chosen = make_policy(policy)
-    require_options(train, goals, chosen, confirm, top, keep_models)
+    require_options(train, goals, chosen, confirm, top, confirm_data, keep_models)
     cluster = make_cluster(engine, ray_address, resources, devices)
     search = make_searcher(searcher, searched, points, seed)
     if learn_from and not learns_from_earlier(search):
