@@ -220,6 +220,14 @@ CALLS: dict[str, tuple[Callable[[Trial], Any], str]] = {
         r"report\(loss=...\), got \['los'\]; or did you mean objective='los'",
     ),
     "no objective": (lambda t: t.report(model=1), "got nothing"),
+    "step by its place": (
+        lambda t: t.report(1.0, 1, model=1),
+        r"was given 1 too; a step has a name: report\(value, step=step\), where steps count from 1",
+    ),
+    "steps from 0": (
+        lambda t: t.report(1.0, step=0, model=1),
+        r"step is 0, and steps count from 1: in a loop from 0 write step=step \+ 1",
+    ),
     "objective twice": (lambda t: t.report(1.0, loss=1.0, model=1), "given twice"),
     "constraint as metric": (lambda t: t.report(1.0, gap=1.0, model=1), "'gap' is a constraint"),
     "unknown check": (lambda t: t.report(1.0, model=1, constraints={"gab": 1}), "constraint 'gab'"),
