@@ -269,7 +269,9 @@ def test_a_step_reported_twice_stands_as_it_was(monkeypatch: pytest.MonkeyPatch)
 def test_the_objective_has_a_name() -> None:
     study = optuna.create_study(pruner=AcePruner([LIMIT], objective="auc"))
     ace = begun(study, 1)
-    with pytest.raises(ReportError, match=r"report\(auc=\.\.\.\)"):
+    with pytest.raises(
+        ReportError, match=r"report\(auc=\.\.\.\).* did you mean AcePruner\(objective='acc'\)\?"
+    ):
         ace.report(acc=1.0, constraints={"g": 0.0})
     ace.report(auc=1.0, constraints={"g": 0.0})
     assert ace.finish() == 1.0

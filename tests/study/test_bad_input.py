@@ -99,8 +99,8 @@ CASES: dict[str, tuple[Callable[[], dict[str, Any]], type[Exception], str]] = {
     ),
     "points as dict": (
         lambda: {"searcher": "random", "points": {"x": 1}},
-        SpaceError,
-        "point must be a dict, got 'x'",
+        GoalError,
+        r"points must be a list of dicts, got \{'x': 1\}; write points=\[\{",
     ),
     "points for an object": (lambda: {"points": [{"x": 1}]}, GoalError, r"constructor.*'x': 1"),
     # the goals
@@ -243,10 +243,21 @@ CASES: dict[str, tuple[Callable[[], dict[str, Any]], type[Exception], str]] = {
         GoalError,
         r"'g' needs a check of its own: Constraint\('g', check=...\)",
     ),
+    "no searcher": (
+        lambda: {"searcher": ["tpe"]},
+        GoalError,
+        r"unknown searcher \['tpe'\]; choose",
+    ),
+    "constraints None": (
+        lambda: {"constraints": None},
+        GoalError,
+        "constraints must be a list such as .*, got None; leave it out",
+    ),
+    "study as a number": (lambda: {"study": 3}, GoalError, "name of a file, .* got 3"),
     "unknown searcher": (
         lambda: {"searcher": "tpee"},
         GoalError,
-        "'tpee'; choose from forest, random, tpe",
+        r"'tpee'; did you mean 'tpe'\? choose from forest, random, tpe",
     ),
     "no budget": (lambda: {"max_trials": None}, GoalError, "give a budget: time_budget_s=600"),
     "budget as text": (lambda: {"time_budget_s": "600"}, GoalError, "time_budget_s.*got '600'"),

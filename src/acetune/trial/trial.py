@@ -57,6 +57,8 @@ class Trial:
         only one that the worker sees: use it as ``"cuda:0"`` or ``"cuda"``.
     """
 
+    _objective_named_by = "objective={}"
+
     def __init__(
         self,
         link: Link,
@@ -226,7 +228,7 @@ class Trial:
                     f"trial {self.number} was told to stop ({self._reason}); leave the loop when "
                     "trial.should_stop is true"
                 )
-            value, extra = split_metrics(self._goals, value, metrics)
+            value, extra = split_metrics(self._goals, value, metrics, self._objective_named_by)
             checks = self._require_checks(constraints, model)
             if not self._begun:
                 self._begin(None)
