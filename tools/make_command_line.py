@@ -68,7 +68,7 @@ def _usage(argument: click.Argument) -> str:
 
 
 def _kind(param: click.Parameter) -> str:
-    kind = param.type.name
+    kind = param.type.name.removesuffix(" range")
     if kind == "boolean":
         return ""
     word = {"integer": "number", "float": "number", "path": "path"}.get(kind, "text")

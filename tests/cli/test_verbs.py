@@ -32,6 +32,9 @@ def test_a_misspelt_verb_is_suggested(acetune: Command) -> None:
     ("arguments", "named"),
     [
         (["resume", "x.db", "--add-trials", "1.5"], ["--add-trials", "'1.5'"]),
+        (["resume", "x.db", "--add-trials", "-5"], ["--add-trials", "-5"]),
+        (["resume", "x.db", "--add-trials", "0"], ["--add-trials", " 0 "]),
+        (["resume", "x.db", "--add-time-s", "-1"], ["--add-time-s", "-1.0"]),
         (["plan", "a", "0.2"], ["'LIMIT'", "'a'"]),
         (["show", "x.db", "--require", "all"], ["--require", "'all'", "'certified-exact'"]),
         (["replay", "x.parquet", "--cost-ratio", "x"], ["--cost-ratio", "'x'"]),
@@ -69,7 +72,8 @@ def test_what_an_option_is_read_as_is_what_its_verb_takes(name: str) -> None:
         optional = NoneType in kinds
         (kind,) = (kinds or {takes[param.name]}) - {NoneType}
         words = {"integer": int, "float": float, "path": Path, "boolean": bool}
-        assert kind is words.get(param.type.name, str), param.name
+        word = param.type.name.removesuffix(" range")
+        assert kind is words.get(word, str), param.name
         assert param.multiple is (typing.get_origin(takes[param.name]) is tuple), param.name
         known = param.required or param.multiple or kind is bool
         has_default = param.to_info_dict()["default"] is not None

@@ -19,7 +19,7 @@ from acetune.constraints.fairness import (
     equalized_odds_difference,
     equalized_odds_ratio,
 )
-from acetune.core.errors import AcetuneError
+from acetune.core.errors import AcetuneError, GoalError
 
 #: true positive rates: f 1/2, m 1, x 3/4; false positive rates: f 1/2, m 1/4, x 1/2
 Y = [*(1, 1, 0, 0), *(1, 1, 0, 0, 0, 0), *(1, 1, 1, 1, 0, 0)]
@@ -275,3 +275,37 @@ def test_parity_wants_as_many_labels_all_the_same(threshold: Any, weights: Any) 
         demographic_parity_ratio(Y[1:], GUESS, sensitive_features=SEX, **given)
     with pytest.raises(AcetuneError, match="y_true must have one value a row, got a int"):
         demographic_parity_ratio(1, GUESS, sensitive_features=SEX, **given)
+
+
+class TestPandasIndices:
+    """Rows are matched by their places, so labels that disagree are refused."""
+
+    y = pd.Series(Y, index=range(100, 116))
+    sex = pd.Series(SEX, index=range(100, 116))
+
+    @pytest.mark.parametrize("metric", [equalized_odds_difference, demographic_parity_ratio])
+    def test_another_order_or_other_labels_are_refused(self, metric: Any) -> None:
+        way_out = r".*row {} is .*groups\.loc\[{}\.index\].*reset_index\(drop=True\) or to_numpy"
+        for other in (self.sex[::-1], self.sex.reset_index(drop=True), self.sex.to_frame()[::-1]):
+            words = "y_true and sensitive_features have different" + way_out.format(0, "y_true")
+            with pytest.raises(GoalError, match=words):
+                metric(self.y, GUESS, sensitive_features=other)
+        swapped = self.sex.iloc[[*range(14), 15, 14]]
+        weight = pd.Series(1.0, index=self.y.index)
+        words = "sample_weight and sensitive_features" + way_out.format(14, "sample_weight")
+        with pytest.raises(GoalError, match=words):
+            metric(Y, GUESS, sensitive_features={"sex": swapped}, sample_weight=weight)
+
+    def test_what_fits_or_has_no_labels_is_taken(self) -> None:
+        plain = equalized_odds_difference(Y, GUESS, sensitive_features=SEX)
+        for sex in (
+            self.sex,
+            self.sex.to_frame(),
+            self.sex.to_numpy(),
+            self.sex.astype("category"),
+        ):
+            assert equalized_odds_difference(self.y, GUESS, sensitive_features=sex) == plain
+
+    def test_other_lengths_are_told_of_as_such(self) -> None:
+        with pytest.raises(GoalError, match="y_true has 16 rows, sensitive_features has 15"):
+            equalized_odds_difference(self.y, GUESS, sensitive_features=self.sex[1:])

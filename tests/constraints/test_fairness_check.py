@@ -271,3 +271,27 @@ class TestRawMargins:
 
     def test_rounding_is_no_margin(self) -> None:
         FairnessCheck(ODDS, Y, SEX)(np.clip(self.margins, -1e-9, 1 + 1e-9))
+
+
+@pytest.mark.parametrize(("threshold", "words"), [(2, "none of them"), (-1, "all of them")])
+def test_a_threshold_that_no_probability_crosses_is_warned_of_once(
+    threshold: float, words: str
+) -> None:
+    check = FairnessCheck(ODDS, Y, SEX, threshold=threshold)
+    said = f"within 0 to 1, and with threshold={threshold} takes {words} positive"
+    with pytest.warns(GoalWarning, match=said) as caught:
+        check(SCORES), check(SCORES)
+    assert len(caught) == 1
+    FairnessCheck(ODDS, Y, SEX, threshold=threshold)(4 * SCORES - 2)  # margins
+
+
+def test_a_number_that_was_not_binned_is_warned_of() -> None:
+    parity: MetricName = "demographic_parity_difference"
+    age = RNG.normal(40, 10, 500)
+    with pytest.warns(GoalWarning, match=r"500 groups in 500 rows.* bin .*pd\.qcut") as caught:
+        FairnessCheck(parity, Y, age)
+    assert caught[0].filename == __file__
+    with pytest.warns(GoalWarning, match="groups in 500 rows"):
+        FairnessCheck(parity, Y, RNG.integers(0, 60, 500))
+    FairnessCheck(parity, Y, age // 10)
+    FairnessCheck(parity, np.tile(Y, 20), RNG.integers(0, 60, 10_000))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import pickle
+import socket
 import stat
+import threading
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from acetune.core.errors import TrainingCodeError
 from acetune.interprocess.code_file import code_size, read_code, write_code
 from acetune.interprocess.pickling import pickle_code
 from quick import why_slow
@@ -146,3 +149,36 @@ def test_functions_that_go_by_the_kind_of_their_argument_arrive() -> None:
 
 def test_a_cached_function_that_workers_import_is_theirs() -> None:
     assert pickle.loads(pickle_code(why_slow)) is why_slow
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda folder: (folder / "log.txt").open("w"), "TextIOWrapper"),
+        (lambda folder: threading.Lock(), "lock"),
+        (lambda folder: socket.socket(), "socket"),
+        (lambda folder: {"log": (folder / "log.txt").open("w")}, "dict"),
+    ],
+)
+def test_what_cannot_be_sent_is_called_by_its_name(tmp_path: Path, make: Any, kind: str) -> None:
+    data, kept = [1.0], make(tmp_path)
+
+    def inner(trial: object) -> None:
+        print(data, [kept for _ in range(2)])
+
+    def train(trial: object) -> None:
+        inner(data)
+
+    with pytest.raises(TrainingCodeError, match=f"process: 'kept', a {kind} that inner takes"):
+        pickle_code((train, data))
+    if isinstance(kept, dict):
+        kept["log"].close()
+    elif kind != "lock":
+        kept.close()
+
+
+def test_a_global_that_cannot_be_sent_is_called_by_its_name() -> None:
+    namespace: dict[str, Any] = {"guard": threading.Lock(), "__name__": "__main__"}
+    exec("def train(trial):\n    with guard: pass", namespace)
+    with pytest.raises(TrainingCodeError, match="'guard', a lock that train takes from outside"):
+        pickle_code(namespace["train"])

@@ -22,6 +22,14 @@ def test_nothing_checked_nothing_found() -> None:
     assert acetune.optuna.nearest_miss(study) is None
 
 
+def test_what_is_no_study_is_refused() -> None:
+    for found in (acetune.optuna.best, acetune.optuna.nearest_miss):
+        with pytest.raises(GoalError, match=r"a study of Optuna is needed, .* got None"):
+            found(None)  # type: ignore[arg-type]
+    with pytest.raises(GoalError, match=r"constraints must be a list such as .* got None"):
+        acetune.optuna.AcePruner(None)  # type: ignore[arg-type]
+
+
 def test_the_step_with_what_was_measured(storage: BaseStorage) -> None:
     study = made(NEVER, storage=storage)
     trial = study.ask({"x": optuna.distributions.IntDistribution(3, 3)})

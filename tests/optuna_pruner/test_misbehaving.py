@@ -5,7 +5,6 @@ Trials of Optuna share a process: what ends it ends all that it trains, and othe
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import optuna
@@ -13,7 +12,6 @@ import pytest
 from optuna.trial import TrialState
 
 import acetune.optuna
-from acetune.policies.stopper import RepeatedReportWarning
 from optuna_pruner.kit import NEVER, made
 from run.misbehaviour import MISBEHAVIOUR, STEPS, end_what_was_left_behind
 
@@ -49,8 +47,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> optuna.Study:
 
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
     try:
-        with warnings.catch_warnings(action="ignore", category=RepeatedReportWarning):
-            found.optimize(objective, n_trials=2 * len(NAMES), catch=(Exception,))
+        found.optimize(objective, n_trials=2 * len(NAMES), catch=(Exception,))
     finally:
         optuna.logging.set_verbosity(optuna.logging.INFO)
         end_what_was_left_behind()

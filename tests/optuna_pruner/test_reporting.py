@@ -16,7 +16,6 @@ import acetune.optuna
 from acetune import ACE, ASHA, Constraint, Estimate, NoStopping
 from acetune.core.errors import GoalError, ReportError
 from acetune.optuna import AcePruner
-from acetune.policies.stopper import RepeatedReportWarning
 from optuna_pruner.kit import LIMIT, NEVER, begun, loaded, made, objective, play, told
 
 
@@ -254,20 +253,25 @@ def test_a_step_beyond_the_last_and_a_step_back_are_errors() -> None:
         ace.report(1.0, step=6)
 
 
-def test_a_step_reported_twice_stands_as_it_was() -> None:
+def test_a_step_reported_twice_stands_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(logging.getLogger("acetune.optuna"), "warning", said.append)
     study = made(NEVER)
     ace = begun(study, 5)
-    ace.report(1.0, step=1, constraints={"g": 0.0})
-    ace.report(1.0, step=1)
-    with pytest.warns(RepeatedReportWarning, match="the first report stands"):
-        ace.report(2.0, step=1)
-    assert study.trials[0].intermediate_values == {1: 1.0}
+    for step in (1, 2):
+        ace.report(1.0, step=step, constraints={"g": 0.0})
+        ace.report(1.0, step=step)
+        ace.report(2.0, step=step)
+    assert study.trials[0].intermediate_values == {1: 1.0, 2: 1.0}
+    assert said == ["trial 0 reported step 1 again with other values; the first report stands"]
 
 
 def test_the_objective_has_a_name() -> None:
     study = optuna.create_study(pruner=AcePruner([LIMIT], objective="auc"))
     ace = begun(study, 1)
-    with pytest.raises(ReportError, match=r"report\(auc=\.\.\.\)"):
+    with pytest.raises(
+        ReportError, match=r"report\(auc=\.\.\.\).* did you mean AcePruner\(objective='acc'\)\?"
+    ):
         ace.report(acc=1.0, constraints={"g": 0.0})
     ace.report(auc=1.0, constraints={"g": 0.0})
     assert ace.finish() == 1.0

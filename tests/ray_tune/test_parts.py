@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import pytest
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import acetune
 from acetune.core.decision import Action, Decision
-from acetune.core.errors import ReportError
+from acetune.core.errors import GoalError, ReportError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, Objective
 from acetune.core.measured_costs import Costs
 from acetune.core.outcome import outcome
@@ -39,6 +39,7 @@ from acetune.ray._result_format import (
     decode,
     encode,
 )
+from acetune.ray._trainable import RayTrial
 from acetune.ray.broadcast import BroadcastReader, Terms, View
 from acetune.trial.link import Report
 from acetune.trial.trial import Trial
@@ -172,6 +173,21 @@ def in_a_worker(
     trial = Trial(link, terms.goals, terms.policy, **made)
     trial.declare(total)
     return trial
+
+
+def test_a_wrong_metric_names_the_place_of_ray_to_change_it() -> None:
+    goals = Goals(Objective("loss", "min"))
+    terms, view = Terms(goals, acetune.ACE2(), 1, 1), View(Costs(), (), 0.0, 1.0)
+    link = RayLink("t", "token", Deaf(), terms, view, Kept(), Progress())
+    made: dict[str, Any] = {"number": 1, "params": {}, "folder": Path()}
+    trial = RayTrial(link, cast(Any, Kept()), terms, None, **made)
+    with pytest.raises(ReportError, match=r"did you mean TuneConfig\(metric='error'\)\?"):
+        trial.report(error=1.0)
+
+
+def test_best_result_wants_what_fit_returned() -> None:
+    with pytest.raises(GoalError, match=r"what Tuner\.fit\(\) returned, got 3"):
+        acetune.ray.best_result(cast(Any, 3))
 
 
 def test_what_a_run_has_cost_goes_into_its_checkpoint() -> None:

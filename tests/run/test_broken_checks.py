@@ -13,7 +13,7 @@ import pytest
 import acetune
 from acetune import ACE, Constraint, Trial
 from acetune.constraints import FairnessCheck
-from acetune.core.errors import StudyError
+from acetune.core.errors import DegenerateModelError, StudyError
 from run.helpers import Events, report_rows, rows, states, tune
 
 
@@ -119,16 +119,78 @@ def test_checks_only_at_the_end_of_trials_that_end_by_themselves_count_too(study
     assert [note for note in events.notices if "the check of 'gap' failed in trial 1" in note]
 
 
+def refusing(model: int) -> float:
+    raise DegenerateModelError("one class for everybody")
+
+
 @pytest.mark.parametrize(
     "check",
     [
-        lambda model: math.nan,  # what a poor model may earn
+        refusing,  # what a poor model may earn
         lambda model: 0.0 if model == 3 else 1 / 0,  # it works, if rarely
+        lambda model: 0.0 if model == 3 else math.nan,
     ],
 )
-def test_checks_that_work_now_and_then_or_give_nan_do_not_end_it(study: Path, check: Any) -> None:
+def test_checks_that_work_now_and_then_or_refuse_models_do_not_end_it(
+    study: Path, check: Any
+) -> None:
     result = run(study, check, trials=9)
     assert sum(result.counts.values()) == 9
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (math.nan, "constraint 'gap' is nan"),
+        (-math.inf, "constraint 'gap' is -inf"),
+        ((0.1, math.nan), "standard error of constraint 'gap' is nan"),
+        ((0.1, -1.0), "standard error of constraint 'gap' is -1.0"),
+    ],
+)
+def test_checks_that_never_give_a_number_end_the_study_once_trials_have_ended(
+    study: Path, given: Any, words: str
+) -> None:
+    with pytest.raises(StudyError, match="'gap' failed in all 5 trials") as caught:
+        run(study, lambda model: given)
+    assert f"in trial 1, with:\n{words}\n" in str(caught.value)
+    assert "go on with max_failures=20" in str(caught.value)
+    assert len(states(study)) == 5 and "running" not in states(study)[:4]
+
+
+def test_a_check_that_gives_numbers_late_in_training_is_not_a_broken_one(study: Path) -> None:
+    def young(trial: Trial) -> None:
+        for step in trial.steps(3):
+            trial.report(1 / step, model=0.0 if step == 3 else math.nan)
+
+    limits = [Constraint("gap", upper=0.1, check=float)]
+    policy = ACE(interval=1, truncation=0)
+    result = tune(young, study, constraints=limits, policy=policy, xs=range(3), max_failures=1)
+    assert result.counts == {"finished": 3}
+
+
+class TestAnObjectiveThatIsNoNumber:
+    @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+    def test_in_all_trials_ends_the_study(self, study: Path, value: float) -> None:
+        def diverges(trial: Trial) -> None:
+            for _ in trial.steps(3):
+                trial.report(value)
+
+        with pytest.raises(StudyError, match="'loss' was NaN or infinite in every") as caught:
+            tune(diverges, study, xs=range(9), max_failures=4)
+        text = str(caught.value)
+        assert "of all 4 trials" in text and f"trial 1 reported {value} at step 1" in text
+        assert "trial 1: x=0; trial 2: x=1;" in text and "go on with max_failures=16" in text
+        assert len(states(study)) == 4
+        assert "was NaN or infinite" in str(acetune.load(study))
+
+    def test_in_some_trials_does_not(self, study: Path) -> None:
+        def sometimes(trial: Trial) -> None:
+            for step in trial.steps(2):
+                trial.report(1.0 if trial.number == 1 and step == 2 else math.nan)
+
+        assert sum(tune(sometimes, study, xs=range(3), max_failures=1).counts.values()) == 3
+        # nor in a session after this one
+        assert sum(tune(sometimes, study, xs=range(6), max_failures=1).counts.values()) == 6
 
 
 def test_a_check_that_worked_in_an_earlier_session_is_not_a_broken_one(study: Path) -> None:
@@ -158,6 +220,14 @@ CALLS: dict[str, tuple[Callable[[Trial], Any], str]] = {
         r"report\(loss=...\), got \['los'\]; or did you mean objective='los'",
     ),
     "no objective": (lambda t: t.report(model=1), "got nothing"),
+    "step by its place": (
+        lambda t: t.report(1.0, 1, model=1),
+        r"was given 1 too; a step has a name: report\(value, step=step\), where steps count from 1",
+    ),
+    "steps from 0": (
+        lambda t: t.report(1.0, step=0, model=1),
+        r"step is 0, and steps count from 1: in a loop from 0 write step=step \+ 1",
+    ),
     "objective twice": (lambda t: t.report(1.0, loss=1.0, model=1), "given twice"),
     "constraint as metric": (lambda t: t.report(1.0, gap=1.0, model=1), "'gap' is a constraint"),
     "unknown check": (lambda t: t.report(1.0, model=1, constraints={"gab": 1}), "constraint 'gab'"),

@@ -202,7 +202,7 @@ FAILURES: dict[str, tuple[Callable[[Trial], object], str]] = {
     "reports nothing": (lambda trial: trial.report(), r"report\(loss=...\)"),
     "reports another name": (lambda trial: trial.report(auc=1), r"report\(loss=.*'auc'"),
     "reports twice by name": (lambda trial: trial.report(1, loss=2), "given twice: 1 and 2"),
-    "step 0": (lambda trial: trial.report(1, step=0, model=1), "step must be .* got 0"),
+    "step 0": (lambda trial: trial.report(1, step=0, model=1), "step is 0, and steps count from 1"),
     "step 1.5": (lambda trial: trial.report(1, step=1.5, model=1), "step must be .* got 1.5"),  # type: ignore[arg-type]
     "constraint as metric": (lambda trial: trial.report(1, g=2), "'g' is a constraint"),
     "unknown constraint": (
@@ -465,6 +465,31 @@ def test_a_step_reported_twice(study: Path) -> None:
     assert events.notices == [
         "trial 1 reported step 1 again with other values; the first report stands"
     ]
+
+
+def test_reports_after_the_last_step_are_told_of_once(study: Path) -> None:
+    def train(trial: Trial) -> None:
+        for step in trial.steps(3):
+            trial.report(1 / step)
+        trial.report(0.1)
+        trial.report(0.2)
+
+    events = Events()
+    result = tune(train, study, max_trials=3, callbacks=[events])
+    assert result.best is not None and result.best.value == 1 / 3
+    said = "trial 1 reported again after its last step, 3; that report was dropped. For more steps "
+    assert events.notices == [said + "give trial.steps(4), or total_steps=4"]
+
+
+def test_two_reports_in_each_step_are_told_of_once(study: Path) -> None:
+    def train(trial: Trial) -> None:
+        for _ in trial.steps(3):
+            trial.report(1.0)
+            trial.report(0.5)
+
+    events = Events()
+    tune(train, study, max_trials=2, callbacks=[events])
+    assert len(events.notices) == 1 and "step 1 again" in events.notices[0]
 
 
 def test_steps_out_of_order(study: Path) -> None:

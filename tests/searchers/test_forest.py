@@ -379,9 +379,9 @@ dimensions: st.SearchStrategy[Dimension] = st.one_of(
     st.tuples(st.integers(1, 10**6), st.integers(0, 10**6)).map(
         lambda b: acetune.lograndint(b[0], b[0] + b[1])
     ),
-    st.lists(st.sampled_from([None, True, 1, 1.0, "a", "b", 2]), min_size=1, max_size=5).map(
-        acetune.choice
-    ),
+    st.lists(
+        st.sampled_from([None, True, 1, 1.0, "a", "b", 2]), min_size=1, max_size=5, unique_by=repr
+    ).map(acetune.choice),
 )
 
 

@@ -58,7 +58,7 @@ MODELS = {
         (acetune.uniform(0, 1, step=0.3), [0.0, 0.3, 0.6, 0.9]),
         (acetune.uniform(-1, 1, step=1), [-1.0, 0.0, 1.0]),
         (acetune.randint(1, 10, step=4), [1, 5, 9]),
-        (acetune.randint(3, 4, step=5), [3]),
+        (acetune.randint(3, 3, step=5), [3]),
     ],
 )
 def test_steps_are_hit_exactly(dimension: Float | Integer, values: list[float]) -> None:
@@ -77,6 +77,13 @@ def test_what_is_not_a_step_lies_outside() -> None:
     assert not any(map(dimension.contains, [0.35, -0.1, 1.1, float("nan"), float("inf"), "a"]))
     whole = acetune.randint(1, 10, step=4)
     assert not any(map(whole.contains, [2, 13, -3, 5.5, float("nan"), float("inf")]))
+
+
+def test_a_step_leads_to_a_second_value() -> None:
+    with pytest.raises(SpaceError, match=r"step=2\): a step of 2 leads beyond 1, so 0 is the only"):
+        acetune.uniform(0, 1, step=2)
+    with pytest.raises(SpaceError, match="a step of 5 leads beyond 4, so 3 is the only value"):
+        acetune.randint(3, 4, step=5)
 
 
 @pytest.mark.parametrize("step", [0, -0.1, float("inf"), float("nan"), "0.1", True])
@@ -99,17 +106,17 @@ def dimensions(drawing: Any) -> Float | Integer | Choice:
     kind = drawing(st.sampled_from(["float", "integer", "choice"]))
     if kind == "choice":
         options = st.lists(st.sampled_from(["a", "b", 1, True, None, 2.5]), min_size=1, max_size=4)
-        return Choice(tuple(drawing(options)))
+        return Choice(tuple({repr(option): option for option in drawing(options)}.values()))
     log = drawing(st.booleans())
     if kind == "integer":
         low = drawing(st.integers(1 if log else -1000, 1000))
         high = low + drawing(st.integers(0, 1000))
-        return Integer(low, high, log, drawing(st.integers(1, 50)))
+        return Integer(low, high, log, drawing(st.integers(1, min(50, high - low or 50))))
     low, high = sorted([drawing(_numbers), drawing(_numbers)])
     if log:
         low, high = abs(low) + 1e-3, abs(low) + 1e-3 + (high - low)
     step = drawing(st.none() | st.sampled_from([0.1, 0.25, 1.0, 3.7, 100.0]))
-    return Float(low, high, log, step)
+    return Float(low, high, log, None if step is None or 0 < high - low < step else step)
 
 
 def spaces(deep: int = 2) -> Any:
@@ -421,3 +428,24 @@ def test_nan_is_no_option() -> None:
 def test_an_option_that_no_file_can_hold_is_refused() -> None:
     with pytest.raises(SpaceError, match=r"an option is 'b\\udc82', with half a character"):
         acetune.choice(["a", "b\udc82"])
+
+
+@pytest.mark.parametrize("options", [[1, 1], ["a", "b", "a"], [None, None], [True, 1, True]])
+def test_an_option_is_named_once(options: list[Any]) -> None:
+    with pytest.raises(SpaceError, match=f"the option {options[-1]!r} twice"):
+        acetune.choice(options)
+    acetune.choice([1, True, 1.0])  # what training tells apart
+
+
+@pytest.mark.parametrize(
+    ("space", "size"),
+    [
+        ({"a": acetune.choice([1, 2]), "b": 3}, 2),
+        ({"a": acetune.uniform(1, 1)}, 1),
+        ({"a": acetune.uniform(0, 1, step=0.5), "b": {"c": acetune.randint(1, 4)}}, 12),
+        ({"a": acetune.choice([None, {"b": acetune.randint(1, 4)}, {"c": 1}])}, 6),
+    ],
+)
+def test_how_many_configurations_there_are(space: dict[str, Any], size: int) -> None:
+    assert Space(space).size == size
+    assert Space({**space, "wide": acetune.uniform(0, 1)}).size > 2**60

@@ -99,8 +99,8 @@ CASES: dict[str, tuple[Callable[[], dict[str, Any]], type[Exception], str]] = {
     ),
     "points as dict": (
         lambda: {"searcher": "random", "points": {"x": 1}},
-        SpaceError,
-        "point must be a dict, got 'x'",
+        GoalError,
+        r"points must be a list of dicts, got \{'x': 1\}; write points=\[\{",
     ),
     "points for an object": (lambda: {"points": [{"x": 1}]}, GoalError, r"constructor.*'x': 1"),
     # the goals
@@ -243,10 +243,21 @@ CASES: dict[str, tuple[Callable[[], dict[str, Any]], type[Exception], str]] = {
         GoalError,
         r"'g' needs a check of its own: Constraint\('g', check=...\)",
     ),
+    "no searcher": (
+        lambda: {"searcher": ["tpe"]},
+        GoalError,
+        r"unknown searcher \['tpe'\]; choose",
+    ),
+    "constraints None": (
+        lambda: {"constraints": None},
+        GoalError,
+        "constraints must be a list such as .*, got None; leave it out",
+    ),
+    "study as a number": (lambda: {"study": 3}, GoalError, "name of a file, .* got 3"),
     "unknown searcher": (
         lambda: {"searcher": "tpee"},
         GoalError,
-        "'tpee'; choose from forest, random, tpe",
+        r"'tpee'; did you mean 'tpe'\? choose from forest, random, tpe",
     ),
     "no budget": (lambda: {"max_trials": None}, GoalError, "give a budget: time_budget_s=600"),
     "budget as text": (lambda: {"time_budget_s": "600"}, GoalError, "time_budget_s.*got '600'"),
@@ -291,6 +302,11 @@ CASES: dict[str, tuple[Callable[[], dict[str, Any]], type[Exception], str]] = {
         lambda: {"callbacks": [StudyCallback]},
         GoalError,
         "StudyCallback.*a class; write it with parentheses",
+    ),
+    "rows of no confirm": (
+        lambda: {"confirm_data": "held-out"},
+        GoalError,
+        "confirm_data= says which rows .* no confirm= was given",
     ),
     "nothing to confirm": (lambda: {"confirm_top": 0}, GoalError, "confirm_top.*>= 1, got 0"),
     "nothing to keep": (lambda: {"keep_models": 0}, GoalError, "keep_models.*>= 1, got 0"),

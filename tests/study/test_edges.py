@@ -213,6 +213,17 @@ def test_a_missing_model_is_noticed_at_the_first_report(study: Path) -> None:
     assert result.trials["reports"][1] == 0
 
 
+def test_a_space_that_is_smaller_than_the_budget_is_told_of_once(study: Path) -> None:
+    notices = Notices()
+    options: dict[str, Any] = {"space": {"x": acetune.choice([1, 2])}, "searcher": "random"}
+    tune(constant, study, **options, max_trials=4, callbacks=[notices])
+    said = "the space has only 2 configurations; max_trials=4 trains some again"
+    assert notices.texts == [said]
+    notices = Notices()
+    tune(constant, study.with_name("fits.db"), **options, max_trials=2, callbacks=[notices])
+    assert notices.texts == []
+
+
 def test_nothing_left_to_do_is_said(study: Path) -> None:
     tune(constant, study)
     notices = Notices()

@@ -357,6 +357,11 @@ def test_a_path_that_is_a_folder(tmp_path: Path) -> None:
         acetune.load(tmp_path)
 
 
+def test_loading_what_is_no_name_of_a_file() -> None:
+    with pytest.raises(GoalError, match=r"name of a file, such as 'study\.db', got 3"):
+        acetune.load(3)  # type: ignore[arg-type]
+
+
 def test_loading_a_study_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(StudyFileError, match=r"there is no study file .*nothing.db"):
         acetune.load(tmp_path / "nothing.db")

@@ -136,8 +136,12 @@ def run(
     type=PATH,
     help="The Python file with train(trial) and STUDY, if it is not where it was.",
 )
-@click.option("--add-time-s", default=0.0, help="Seconds to add to the budget.")
-@click.option("--add-trials", default=0, help="Trials to add to the budget.")
+@click.option(
+    "--add-time-s",
+    type=click.FloatRange(min=0.0, min_open=True),
+    help="Seconds to add to the budget.",
+)
+@click.option("--add-trials", type=click.IntRange(min=1), help="Trials to add to the budget.")
 @_target
 @_patience_trials
 @_patience_s
@@ -157,8 +161,8 @@ def run(
 def resume(
     study: Path,
     file: Path | None,
-    add_time_s: float,
-    add_trials: int,
+    add_time_s: float | None,
+    add_trials: int | None,
     target: float | None,
     patience_trials: int | None,
     patience_s: float | None,
@@ -193,7 +197,7 @@ def resume(
     train, options = load_file(source)
     for name, more in (("time_budget_s", add_time_s), ("max_trials", add_trials)):
         if settings[name] is not None:
-            options[name] = settings[name] + more
+            options[name] = settings[name] + (more or 0)
         elif more:
             raise StudyError(f"{study} has no {name} to add to; it has {_budgets(settings)}")
         else:

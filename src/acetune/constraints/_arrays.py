@@ -135,6 +135,36 @@ def require_length(array: Sized, what: str, rows: int, advice: str = "") -> None
         raise GoalError(f"{what} has {count} rows, sensitive_features has {rows}; {advice}")
 
 
+def require_same_index(features: tuple[Any, ...], others: Mapping[str, Any]) -> None:
+    """Rows are matched by their places: pandas objects whose labels disagree may be in disorder.
+
+    ``features`` are the columns of ``sensitive_features``; other lengths are complained of
+    elsewhere.
+    """
+    for column in features:
+        ours = _index(column)
+        for what, values in others.items():
+            theirs = _index(values)
+            if ours is None or theirs is None or len(ours) != len(theirs) or ours.equals(theirs):
+                continue
+            pairs = list(zip(theirs, ours, strict=True))
+            row = next(
+                (row for row, (one, other) in enumerate(pairs) if repr(one) != repr(other)), 0
+            )
+            one, other = pairs[row]
+            raise GoalError(
+                f"{what} and sensitive_features have different indices: row {row} is {one!r} in "
+                f"{what} and {other!r} in sensitive_features, and rows are matched by their "
+                f"places; order one by the other, as in groups.loc[{what}.index]; if the places "
+                "fit already, drop the labels with reset_index(drop=True) or to_numpy()"
+            )
+
+
+def _index(values: Any) -> Any:
+    """The labels of the rows of a pandas series or data frame; None: there are none."""
+    return values.index if hasattr(values, "iloc") else None
+
+
 def _first_without_number(array: _Array) -> tuple[int, Any]:
     """The row, and what stands there; the first one if all are numbers by themselves."""
     values = array.tolist()  # a list of mixed kinds has become one of strings: '1' is a number

@@ -29,7 +29,14 @@ from numpy.typing import NDArray
 
 from acetune.certification.evidence import Evidence, Measured, Refused
 from acetune.certification.group_rates import GroupRates, Rate
-from acetune.constraints._arrays import Groups, as_labels, as_weights, encode_groups, require_length
+from acetune.constraints._arrays import (
+    Groups,
+    as_labels,
+    as_weights,
+    encode_groups,
+    require_length,
+    require_same_index,
+)
 from acetune.core.errors import GoalError
 from acetune.core.goals import Estimate
 
@@ -227,6 +234,8 @@ class Measure:
         self.rows = len(groups.codes)
         if not self.rows:
             raise GoalError("sensitive_features is empty: there is nothing to measure")
+        others = {"y_true": y_true, "sample_weight": sample_weight}
+        require_same_index(groups.columns, others)
         self.groups = groups.number
         self.group_names = groups.names() if named else ()
         self.weights = None if sample_weight is None else as_weights(sample_weight)

@@ -38,6 +38,7 @@ _OTHER_NAMES |= dict.fromkeys(("y", "labels", "target"), "y_true=y")
 _OTHER_NAMES |= dict.fromkeys(("sensitive", "groups", "group"), "sensitive_features=groups")
 _OTHER_NAMES |= dict.fromkeys(("upper", "lower", "margin_se"), "Constraint(..., check=...)")
 _OTHER_NAMES |= {"weights": "sample_weight"}
+_FEW_GROUPS, _ROWS_EACH = 10, 10  # more groups, of fewer rows on average, are warned of
 _ROUNDING = 1e-6  # by which probabilities may leave 0 to 1
 
 MetricName: TypeAlias = Literal[
@@ -94,7 +95,9 @@ class FairnessCheck:
     Warns
     -----
     GoalWarning
-        Once, where scores outside 0 to 1 meet a threshold between them: they may be raw margins.
+        Once, where scores outside 0 to 1 meet a threshold between them: they may be raw margins; or
+        where scores within 0 to 1 meet a threshold outside. Also where there are many groups of few
+        rows, as of a number that was not binned.
 
     >>> y, sex = [1, 1, 1, 0, 0, 0], ["f", "f", "m", "f", "m", "m"]
     >>> check = FairnessCheck("equal_opportunity_difference", y, sex, threshold=0.5)
@@ -136,6 +139,14 @@ class FairnessCheck:
         if self._measure.groups == 1:
             raise GoalError(
                 "sensitive_features has one group only: there is nothing to compare it with"
+            )
+        if self._measure.groups > _FEW_GROUPS and self.rows < _ROWS_EACH * self._measure.groups:
+            warnings.warn(
+                f"sensitive_features has {self._measure.groups} groups in {self.rows} rows, too "
+                "few in each to compare them; bin a number (pd.cut, pd.qcut), or merge small "
+                "groups",
+                GoalWarning,
+                stacklevel=3,  # the caller of FairnessCheck()
             )
         require_degenerate(degenerate, least_share)
         self.degenerate = degenerate
@@ -260,9 +271,15 @@ class FairnessCheck:
 
     def _look_at(self, scores: NDArray[Any], threshold: float) -> None:
         """Warn once of scores that a threshold for probabilities does not fit."""
-        if not 0.0 < threshold < 1.0:
-            return
-        if scores.min() < -_ROUNDING or scores.max() > 1.0 + _ROUNDING:
+        low, high = scores.min(), scores.max()  # NaN is refused later
+        if low >= -_ROUNDING and high <= 1.0 + _ROUNDING and not 0.0 <= threshold <= 1.0:
+            predicted = "none of them positive" if threshold > 1 else "all of them positive"
+            self._notice(
+                f"FairnessCheck({self.metric!r}) is given scores that lie all within 0 to 1, and "
+                f"with threshold={threshold:g} takes {predicted}, which is perfectly fair; "
+                "probabilities need a threshold between 0 and 1"
+            )
+        if 0.0 < threshold < 1.0 and (low < -_ROUNDING or high > 1.0 + _ROUNDING):
             # without the scores' own numbers: all workers say the same, and it is shown once
             self._notice(
                 f"FairnessCheck({self.metric!r}) is given scores outside 0 to 1 and takes those "

@@ -10,7 +10,7 @@ import functools
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
@@ -553,6 +553,11 @@ def constraint_list(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]
     if isinstance(constraints, Constraint):
         raise GoalError(
             f"constraints must be a list, got {constraints!r}; write constraints=[Constraint(...)]"
+        )
+    if not isinstance(constraints, Iterable):
+        raise GoalError(
+            f"constraints must be a list such as [Constraint(...)], got {quoted(constraints)}; "
+            "leave it out where there are no limits"
         )
     return tuple(constraints)
 

@@ -78,15 +78,18 @@ def require_cost(cost: float, what: str) -> float:
 
 
 def split_metrics(
-    goals: Goals, value: float | None, metrics: Mapping[str, float]
+    goals: Goals, value: float | None, metrics: Mapping[str, float], named_by: str = "objective={}"
 ) -> tuple[float, dict[str, float]]:
-    """The objective, given as it is or by its name, and the metrics beside it."""
+    """The objective, given as it is or by its name, and the metrics beside it.
+
+    ``named_by`` is where people name another objective.
+    """
     name, extras = goals.objective.name, dict(metrics)
     if value is None:
         if name not in extras:
             got = f"got {sorted(extras)}" if extras else "got nothing"
             near = difflib.get_close_matches(name, extras, n=1) or [*extras][: len(extras) == 1]
-            hint = f"; or did you mean objective={near[0]!r}?" if near else ""
+            hint = f"; or did you mean {named_by.format(repr(near[0]))}?" if near else ""
             raise ReportCallError(f"report the objective as report({name}=...), {got}{hint}")
         value = extras.pop(name)
     elif name in extras:

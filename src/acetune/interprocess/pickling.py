@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import pickle
@@ -45,8 +46,12 @@ def pickle_code(
         arrays.append(found)
         return False
 
+    functions: list[types.FunctionType] = []  # that go as their code
+
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, found: object) -> Any:
+            if isinstance(found, types.FunctionType) and not _is_imported(found):
+                functions.append(found)
             reduced = NotImplemented if reduce is None else reduce(found)
             if reduced is NotImplemented:
                 reduced = _reduce_decorated(found)
@@ -56,11 +61,43 @@ def pickle_code(
     try:
         Pickler(written, buffer_callback=None if arrays is None else is_small).dump(code)
     except Exception as error:
+
+        def fails(value: object) -> bool:
+            try:
+                Pickler(io.BytesIO(), buffer_callback=lambda _: False).dump(value)
+            except Exception:
+                return True
+            return False
+
+        culprit = next(filter(None, (_captured(one, fails) for one in functions[:])), "")
         raise TrainingCodeError(
-            f"{what} cannot be sent to a worker process: {error}; create locks, open files, "
-            "connections and the like inside the function instead of using ones from outside"
+            f"{what} cannot be sent to a worker process: {culprit}{error}; create locks, open "
+            "files, connections and the like inside the function instead of using ones from outside"
         ) from error
     return written.getvalue()
+
+
+def _captured(function: types.FunctionType, fails: Callable[[object], bool]) -> str:
+    """Which variable from outside a function cannot be pickled, and what it is; or nothing.
+
+    A function among them is looked at by itself.
+    """
+    code = function.__code__
+    outside = {name: function.__globals__.get(name) for name in sorted(_names(code))}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # it has no value yet
+            outside[name] = cell.cell_contents
+    for name, value in outside.items():
+        if not isinstance(value, (types.FunctionType, types.ModuleType)) and fails(value):
+            kind = type(value).__name__
+            return f"{name!r}, a {kind} that {function.__name__} takes from outside: "
+    return ""
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """All names that a function looks up, also in functions inside it."""
+    inside = (one for one in code.co_consts if isinstance(one, types.CodeType))
+    return set(code.co_names).union(*map(_names, inside))
 
 
 def implementations(found: object) -> Mapping[Any, Callable[..., Any]] | None:

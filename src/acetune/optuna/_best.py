@@ -63,6 +63,11 @@ def nearest_miss(study: optuna.Study) -> FoundCheckpoint | None:
 
 
 def _goals(study: optuna.Study) -> Goals:
+    if not isinstance(study, optuna.Study):
+        raise GoalError(
+            "a study of Optuna is needed, as optuna.create_study or optuna.load_study gives it, "
+            f"got {study!r}"
+        )
     pruner = study.pruner
     ours = isinstance(pruner, AcePruner)
     goals = goals_of(study) if ours or len(study.directions) == 1 else None

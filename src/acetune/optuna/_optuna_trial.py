@@ -23,6 +23,8 @@ from acetune.trial.trial import Trial
 class OptunaTrial(Trial):
     """A trial that reports to Optuna. Made by :func:`trial`."""
 
+    _objective_named_by = "AcePruner(objective={})"
+
     def __init__(self, link: OptunaLink, goals: Goals, policy: Policy, **made: Any) -> None:
         super().__init__(ExclusiveLink(link), goals, policy, **made)
         self._optuna = link

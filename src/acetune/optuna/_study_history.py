@@ -12,6 +12,7 @@ import threading
 from bisect import insort
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import islice
 
 from optuna.trial import FrozenTrial, TrialState
@@ -78,6 +79,7 @@ class StudyHistory:
 
     def _clear(self) -> None:
         self._stopper = stopper_of(self.goals, self.policy, self._confirm_top)
+        self._stopper.on_repeat = partial(self.notice, about="repeated report")
         self.unconstrained = 0  # completed trials that carry no constraint at all
         self._readings: dict[int, _Reading] = {}
         self._replaced: set[int] = set()  # trials that were retried

@@ -337,10 +337,14 @@ class StopperTrial:
         if constraints is not None and same:
             same = log.digest.get(step, 0) == digest(self._stopper.goals.measurements(constraints))
         if not same:
-            self._stopper.on_repeat(
-                f"trial {record.id!r} reported step {step} again with other values; the first "
-                "report stands"
-            )
+            if step == record.progress.total_steps:
+                text = (
+                    f"reported again after its last step, {step}; that report was dropped. For "
+                    f"more steps give trial.steps({step + 1}), or total_steps={step + 1}"
+                )
+            else:
+                text = f"reported step {step} again with other values; the first report stands"
+            self._stopper.on_repeat(f"trial {record.id!r} {text}")
         stopped = record.stop_decision
         if stopped is not None and stopped.step == step:
             return stopped
@@ -454,7 +458,7 @@ class Stopper:
             ) from None
         self.goals = Goals(Objective(objective, mode), limits)
         self.policy = make_policy(policy)
-        self.on_repeat: Callable[[str], None] = _warn_repeated
+        self.on_repeat: Callable[[str], object] = _warn_repeated
         self.history = History(keep=confirm_top, learns=self.policy.learns)
 
     @property

@@ -10,6 +10,7 @@ import heapq
 import logging
 import time
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ class Experiment:
         goals = terms.goals
         stopper = stopper_of(goals, terms.policy, terms.confirm_top)
         self._notice = SayOnce(logger.warning)
-        stopper.on_repeat = self._notice
+        stopper.on_repeat = partial(self._notice, about="repeated report")
         settings = {
             "engine": RAY_TUNE,
             "confirm_top": terms.confirm_top,

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ray import tune
 
-from acetune.core.errors import BrokenModelError, ReportError, StudyError
+from acetune.core.errors import BrokenModelError, GoalError, ReportError, StudyError
 from acetune.core.goals import Estimate
 from acetune.ray import _result_format as wire
 from acetune.ray._experiment import STUDY_NAME, close_experiment
@@ -75,6 +75,8 @@ def best_result(result_grid: tune.ResultGrid) -> BestResult | None:
 
     None if nothing qualified: ``acetune show`` on the study file tells how near the nearest came.
     """
+    if not isinstance(result_grid, tune.ResultGrid):
+        raise GoalError(f"best_result takes what Tuner.fit() returned, got {result_grid!r}")
     close_experiment(result_grid.experiment_path)  # fit() is over, and Ray does not say so
     best: tuple[wire.Best, Mapping[str, Any], tune.Result] | None = None
     for result in result_grid:

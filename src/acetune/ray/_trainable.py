@@ -30,6 +30,8 @@ _METADATA = "acetune"  # what our checkpoints are known by, and where their tria
 class RayTrial(Trial):
     """A :class:`~acetune.Trial` whose reports go to Ray Tune."""
 
+    _objective_named_by = "TuneConfig(metric={})"
+
     def __init__(
         self,
         link: RayLink,

@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import AcetuneError, ReportError, StudyError, TrainingCodeError
@@ -25,7 +26,7 @@ from acetune.core.reason import (
     stated,
 )
 from acetune.run import _messages as m
-from acetune.run._early_end import BrokenChecks, EarlyEnd, EndedStudyError
+from acetune.run._early_end import BrokenChecks, BrokenObjective, EarlyEnd, EndedStudyError
 from acetune.run._options import Settings
 from acetune.run._pool import Died, Pool, Slot
 from acetune.run._timeouts import Timeouts
@@ -86,13 +87,14 @@ class Driver:
         self._broken_checks = BrokenChecks(
             self._store, settings.max_failures, len(coordinator.goals.constraints)
         )
+        self._broken_objective = BrokenObjective(coordinator, settings.max_failures)
         self._session = Session(self._store)
         self._early_end = EarlyEnd(coordinator, settings, lambda: queue.ended, self.elapsed)
         self._interrupts = 0  # how often the user has asked the study to end
         self._closing: _Closing | None = None
         self._evaluation: Evaluation | None = None
         self._patience_s = _PATIENCE_S
-        coordinator.stopper.on_repeat = listeners.once
+        coordinator.stopper.on_repeat = partial(listeners.once, about="repeated report")
         coordinator.on_notice = listeners.notice
 
     # -- the study -------------------------------------------------------------------------------
@@ -390,6 +392,7 @@ class Driver:
         slot.check = None
         self._listeners.call("on_report", trial.number, report, reply.decision)
         self._look_at_checks(trial, report)
+        self._broken_objective.look(trial, report)
         if self._closing is not None and trial.running:
             self._coordinator.interrupt(trial, self._closing.reason)
             decision = Decision(Action.STOP, self._closing.reason.wording, step=report.step)

@@ -1,8 +1,10 @@
-"""What ends a study before its budget is spent: enough was found, or its checks cannot work."""
+"""What ends a study before its budget is spent: enough was found, or it cannot go well."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from acetune.core.errors import StudyError
 from acetune.core.formatting import parameters
@@ -14,7 +16,7 @@ from acetune.study.session import StudyTrial
 from acetune.study.store import Store
 from acetune.study.summary import shown
 from acetune.study.temporary import is_temporary
-from acetune.trial.checks import RaisedCheck
+from acetune.trial.checks import RaisedCheck, RefusedModel
 from acetune.trial.link import Report
 
 _LONGEST = 60  # characters of the parameters of a trial that are shown
@@ -34,20 +36,21 @@ class EndedStudyError(StudyError):
 
 
 class BrokenChecks:
-    """Ends a study in which no check has given a number yet and those of many trials raised.
+    """Ends a study in which no check has given a number yet and those of many trials failed.
 
     A checkpoint whose check fails counts as invalid, and one bad configuration may well break a
-    check. But where the checks of ``most`` trials have raised and in the whole study, earlier
+    check. But where the checks of ``most`` trials have failed and in the whole study, earlier
     sessions included, no report has all its constraints measured, the check itself is most likely
-    wrong: training on would find nothing. Checks that return NaN or infinity do not count, because
-    a poor model may earn them; nor do timeouts, which fail their trials.
+    wrong: training on would find nothing. A check that gave NaN, infinity or a value that cannot be
+    may do better as training goes on, so its trial counts once it has ended. Models that a check
+    refuses do not count, nor do timeouts, which fail their trials.
     """
 
     def __init__(self, store: Store, most: int, constraints: int) -> None:
         self._path, self._most = store.path, most
         self._constraints = constraints
         self._worked = store.has_measured(constraints)
-        self._raised: dict[int, tuple[str, str, str]] = {}  # the first of each trial
+        self._failed: dict[int, tuple[StudyTrial, str, FailedCheck]] = {}  # the first of each trial
 
     def look(self, trial: StudyTrial, report: Report) -> None:
         """Take note of what a report measured."""
@@ -58,29 +61,78 @@ class BrokenChecks:
             self._worked = len(report.measured) == self._constraints
             return
         name, first = failed[0]  # the others were not evaluated
-        if isinstance(first, RaisedCheck):
-            params = parameters(trial.params)
-            self._raised.setdefault(trial.number, (name, first.error, params))
-        if len(self._raised) < self._most:
+        if not isinstance(first, RefusedModel):
+            self._failed.setdefault(trial.number, (trial, name, first))
+        counted = [
+            isinstance(first, RaisedCheck) or not trial.running
+            for trial, _, first in self._failed.values()
+        ]
+        if sum(counted) < self._most:
             return
-        number, (name, error, _) = next(iter(self._raised.items()))
-        many, file = len(self._raised), shown(self._path)
+        number, (_, name, first) = next(iter(self._failed.items()))
+        many, file = len(self._failed), shown(self._path)
         where = "the one trial" if many == 1 else f"all {many} trials"
-        tried = {n: params for n, (*_, params) in self._raised.items() if len(params) <= _LONGEST}
-        listed = "; ".join(f"trial {n}: {params}" for n, params in tried.items())
         delete = f", best after deleting this study (rm -r {file}*): its trials were trained, but "
-        delete, closer = f"{delete}never checked", f"Look closer:  acetune explain {file} {number}"
-        if is_temporary(self._path):
-            delete, closer = "", "This study is removed when the program ends: give study= to "
-            closer += "look closer"
+        delete = "" if is_temporary(self._path) else f"{delete}never checked"
         raise EndedStudyError(
             f"the check of {name!r} failed in {where} that it was called in so far, and the study "
             "was ended",
-            f"in trial {number}, with:\n{error}\n"
-            + (f"The parameters were:  {listed}\n" if tried else "")
-            + f"Fix the check and make the same call again{delete}. If it fails for such "
-            f"configurations only, go on with max_failures={4 * self._most}. {closer}",
+            f"in trial {number}, with:\n{first.error}\n{_tried(self._failed)}"
+            f"Fix the check and make the same call again{delete}. "
+            + _ways_on("it fails", self._most, self._path, number),
         )
+
+
+class BrokenObjective:
+    """Ends a study whose objective has never been a finite number, once many trials have ended.
+
+    Such a report ranks last and is never the best. A diverging configuration earns it; where all
+    reports of ``most`` trials that have ended are such, training or metric is most likely wrong.
+    """
+
+    def __init__(self, coordinator: StudyCoordinator, most: int) -> None:
+        self._path, self._most = coordinator.store.path, most
+        self._name = coordinator.goals.objective.name
+        trials = coordinator.stopper.history.trials.values()
+        self._worked = any(math.isfinite(trial.progress.best_loss) for trial in trials)
+        self._bad: dict[int, tuple[StudyTrial, Report]] = {}  # the first of each trial
+
+    def look(self, trial: StudyTrial, report: Report) -> None:
+        """Take note of a report."""
+        if self._worked:
+            return
+        if math.isfinite(report.value):
+            self._worked = True
+            return
+        self._bad.setdefault(trial.number, (trial, report))
+        ended = sum(not trial.running for trial, _ in self._bad.values())
+        if ended < self._most:
+            return
+        number, (_, first) = next(iter(self._bad.items()))
+        many = len(self._bad)
+        where = "of the one trial" if many == 1 else f"of all {many} trials"
+        raise EndedStudyError(
+            f"the objective {self._name!r} was NaN or infinite in every report {where} so far, and "
+            "the study was ended",
+            f"trial {number} reported {first.value} at step {first.step}.\n{_tried(self._bad)}"
+            "Such a report is never the best. Look at what train reports, and make the same call "
+            "again. " + _ways_on("it is so", self._most, self._path, number),
+        )
+
+
+def _tried(trials: Mapping[int, tuple[StudyTrial, *tuple[object, ...]]]) -> str:
+    """A line on the parameters of trials, where there are some that are short enough to show."""
+    tried = {number: parameters(trial.params) for number, (trial, *_) in trials.items()}
+    listed = "; ".join(f"trial {n}: {text}" for n, text in tried.items() if len(text) <= _LONGEST)
+    return f"The parameters were:  {listed}\n" if listed else ""
+
+
+def _ways_on(so: str, most: int, path: Path, number: int) -> str:
+    """What to do where only some configurations are bad, and where to look closer."""
+    closer = f"Look closer:  acetune explain {shown(path)} {number}"
+    if is_temporary(path):
+        closer = "This study is removed when the program ends: give study= to look closer"
+    return f"If {so} for such configurations only, go on with max_failures={4 * most}. {closer}"
 
 
 class EarlyEnd:

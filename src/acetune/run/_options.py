@@ -91,6 +91,7 @@ def require_options(
     policy: Policy,
     confirm: object,
     confirm_top: int,
+    confirm_data: object,
     keep_models: int,
 ) -> None:
     """Refuse options that make no sense, alone or together."""
@@ -98,6 +99,11 @@ def require_options(
         raise GoalError(f"train must be a function that takes a trial, got {train!r}")
     if confirm is not None and not callable(confirm):
         raise GoalError(f"confirm must be a function that takes a model, got {confirm!r}")
+    if confirm is None and confirm_data is not None:
+        raise GoalError(
+            "confirm_data= says which rows confirm= measures on, and no confirm= was given: give "
+            "confirm=, or leave confirm_data= out"
+        )
     _require_takes_one("train", train, "a trial")
     if confirm is not None:
         _require_takes_one("confirm", confirm, "a model")

@@ -250,10 +250,11 @@ def tune(
     stop_grace_s:
         A trial that was told to stop and goes on for this many seconds is ended with its worker.
     max_failures:
-        This many failed trials one after another end the study; so do checks that raised in this
-        many trials, if no check of the study has ever given a number. A call of ``report`` that is
-        wrong in itself (no objective, an unknown constraint, no model for a check) ends it at once,
-        as long as no trial has reported anything.
+        This many failed trials one after another end the study; so do checks that failed in this
+        many trials, if no check of the study has ever given a number, and objectives that were NaN
+        or infinite in so many, if none was ever a number. A call of ``report`` that is wrong in
+        itself (no objective, an unknown constraint, no model for a check) ends it at once, as long
+        as no trial has reported anything.
     seed:
         Makes the searcher's suggestions repeatable.
     study:
@@ -320,7 +321,7 @@ def tune(
     Goals(goals.objective, (*on_model, *(replace(limit, on="model") for limit in on_config)))
     searched = Space(space)
     chosen = make_policy(policy)
-    require_options(train, goals, chosen, confirm, top, keep_models)
+    require_options(train, goals, chosen, confirm, top, confirm_data, keep_models)
     cluster = make_cluster(engine, ray_address, resources, devices)
     search = make_searcher(searcher, searched, points, seed)
     if learn_from and not learns_from_earlier(search):
@@ -431,6 +432,12 @@ def tune(
                 'program ends; study="study.db" keeps it, and can be resumed'
             )
             listeners.notice(text)
+        if max_trials is not None and searched.size < max_trials:
+            count = int(searched.size)
+            listeners.notice(
+                f"the space has only {count} configuration{'s' * (count > 1)}; "
+                f"max_trials={max_trials} trains some again"
+            )
         if taken > _MUCH_CODE:
             listeners.notice(_much_code(taken, store.files))
         with driver.signals():

@@ -6,9 +6,10 @@ Adding one is a class in a file of its own and a line in the table below.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from acetune.core.did_you_mean import suggestion
 from acetune.core.errors import GoalError
 from acetune.core.numbers import as_whole
 from acetune.searchers.searcher import Searcher
@@ -45,6 +46,10 @@ def make_searcher(
     ``begun`` is how many trials earlier sessions have had: with the same seed most searchers would
     begin with the suggestions of the first session again.
     """
+    if isinstance(points, Mapping) or not isinstance(points, Iterable):
+        raise GoalError(
+            f"points must be a list of dicts, got {points!r}; write points=[{{'lr': 0.1}}]"
+        )
     if isinstance(searcher, Searcher):
         if points:
             raise GoalError(
@@ -52,10 +57,11 @@ def make_searcher(
                 f"object, got points={list(points)!r}"
             )
         return searcher
-    if searcher not in _SEARCHERS:
+    if not isinstance(searcher, str) or searcher not in _SEARCHERS:
+        meant = suggestion(searcher, SEARCHER_NAMES, {}) if isinstance(searcher, str) else ""
         raise GoalError(
-            f"unknown searcher {searcher!r}; choose from {', '.join(SEARCHER_NAMES)}, or "
-            "pass a Searcher object"
+            f"unknown searcher {searcher!r}{meant or ';'} choose from "
+            f"{', '.join(SEARCHER_NAMES)}, or pass a Searcher object"
         )
     if seed is not None:
         seed = as_whole(seed, "seed", 0, GoalError)

@@ -126,7 +126,7 @@ class Choice:
     def __post_init__(self) -> None:
         if not self.options:
             raise SpaceError("choice needs at least one option, got none")
-        for option in self.options:
+        for place, option in enumerate(self.options):
             if not isinstance(option, Mapping) and not is_scalar(option):
                 raise SpaceError(
                     f"an option must be a string, a number, a bool, None, or a dict of dimensions, "
@@ -138,6 +138,8 @@ class Choice:
                     "an option is NaN, which equals nothing, so a study could not go on with it; "
                     "use None or a name, and look it up in the training function"
                 )
+            if is_scalar(option) and any(same(option, other) for other in self.options[:place]):
+                raise SpaceError(f"choice has the option {option!r} twice; name each option once")
 
     @property
     def size(self) -> int:
@@ -285,6 +287,11 @@ def _last_step(kind: str, low: float, high: float, step: object) -> float:
     steps = (_exact(high) - first) / width
     # a bound that was rounded to a float may lie just below its step
     steps = (steps + Decimal(repr(_ON_GRID))).to_integral_value(ROUND_FLOOR)
+    if low < high and not steps:
+        raise SpaceError(
+            f"{what}: a step of {step!r} leads beyond {high!r}, so {low!r} is the only value; give "
+            f"a smaller step, or {low!r} itself in place of the dimension"
+        )
     return min(float(first + steps * width), float(high))
 
 

@@ -19,6 +19,7 @@ dot, and those of an option are there only where it is chosen:
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias
@@ -124,6 +125,11 @@ class Space:
         """The names of the searched dimensions."""
         return list(self.dimensions)
 
+    @property
+    def size(self) -> float:
+        """How many different configurations there are; of a dimension at most 2**62 count."""
+        return self._size(self._tree)
+
     def replacing(self, dimensions: Mapping[str, Dimension]) -> Space:
         """The same space with other dimensions under the same names."""
         assert list(dimensions) == self.names
@@ -216,6 +222,15 @@ class Space:
         return cls(_from_description(described, ""))
 
     # -- inside ----------------------------------------------------------------------------------
+
+    def _size(self, node: _Node) -> float:
+        if isinstance(node, _Fixed):
+            return 1.0
+        if isinstance(node, _Searched):
+            return float(min(self.dimensions[node.name].size, 2**62))
+        if isinstance(node, _Branches):
+            return sum(self._size(option) for _, option in node.options)
+        return math.prod(self._size(inside) for inside in node.values())
 
     def _grown(
         self, space: Mapping[str, Any], path: str, condition: tuple[str, Scalar] | None

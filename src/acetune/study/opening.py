@@ -25,6 +25,7 @@ from acetune.study.findings import looks_of_earlier_checks
 from acetune.study.limit_changes import OnChangedLimit as OnChangedLimit
 from acetune.study.limit_changes import judge_again, only_limits_differ
 from acetune.study.limit_changes import require_on_changed_limit as require_on_changed_limit
+from acetune.study.reader import as_path
 from acetune.study.store import Store, reading
 
 _COUNTS_LOOKS = 4  # the first format of the study file that does
@@ -61,7 +62,7 @@ def require_on_changed_check(value: str, *, measure_again: bool = True) -> None:
 
 def study_path(study: str | Path) -> Path:
     """The path of a study file, whatever the current folder becomes."""
-    path = Path(study).resolve()
+    path = as_path(study).resolve()
     if path.is_dir():
         raise GoalError(
             f"study must be a file, and {str(path)!r} is a folder; give for example "

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from acetune.core.errors import StudyFileError
+from acetune.core.errors import GoalError, StudyFileError
 from acetune.core.goals import Goals, goals_from_json
 from acetune.core.reason import Reason
 from acetune.study._formats import connect_as_now
@@ -407,6 +407,13 @@ class StudyView:
             os.close(lock)
         self._free = signature
         return False
+
+
+def as_path(study: str | Path) -> Path:
+    """The name of a study file as a path; what is no name is an error."""
+    if not isinstance(study, (str, os.PathLike)):
+        raise GoalError(f"study must be the name of a file, such as 'study.db', got {study!r}")
+    return Path(study)
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ from acetune.study.best_checkpoints import nearest_misses
 from acetune.study.best_under_limits import best_under
 from acetune.study.findings import FailureOfCheck, FoundCheckpoint, Ledger, Status
 from acetune.study.per_trial import Trials
-from acetune.study.reader import StudyView, viewing
+from acetune.study.reader import StudyView, as_path, viewing
 from acetune.study.report_arrays import STEP, STRATA, UNCHECKED
 from acetune.study.store import Store
 from acetune.study.summary import step_of, summary_html, summary_text
@@ -234,7 +234,7 @@ def _trial_rows(view: StudyView) -> list[dict[str, Any]]:
 def load(study: str | Path) -> StudyResult:
     """The result of a study, from its file; also while the study is running."""
     # whole: the result reads the file again when it is asked, from wherever that may be
-    with viewing(Path(study).absolute()) as view:
+    with viewing(as_path(study).absolute()) as view:
         return result_of(view)
 
 

@@ -59,7 +59,13 @@ def is_users_file(path: str) -> bool:
 
 
 class RaisedCheck(FailedCheck):
-    """A check that raised: its own fault, where NaN or infinity may be the model's."""
+    """A check that raised: most likely its own fault, where NaN or infinity may be the model's."""
+
+    __slots__ = ()
+
+
+class RefusedModel(FailedCheck):
+    """A check that works and refuses a model: others may do better."""
 
     __slots__ = ()
 
@@ -158,7 +164,7 @@ def call_check(check: Callable[..., Any], name: str, model: object) -> Estimate 
             as_measurement(check(*args, **kwargs), f"constraint {name!r}"), check, name
         )
     except DegenerateModelError as error:
-        return FailedCheck(str(error))  # the model's fault: others may do better
+        return RefusedModel(str(error))
     except Exception as error:
         return RaisedCheck(f"{type(error).__name__}: {error}{where_raised(error)}")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Never, TypeAlias
 
 from acetune.core.decision import Action, Decision
 from acetune.core.errors import ReportError, TrialStopped
@@ -109,7 +109,7 @@ class SharedTrial:
         """Why the trial was told to stop, or an empty string."""
         return self._heard.reason
 
-    def report(self, value: float | None = None, /, **report: Any) -> Decision:
+    def report(self, value: float | None = None, /, *others: Never, **report: Any) -> Decision:
         """As :meth:`acetune.Trial.report`, with rank 0's arguments; all ranks get its decision.
 
         Where Ray Tune stops the trial, rank 0 does not come back from here, and the others leave
@@ -120,7 +120,9 @@ class SharedTrial:
                 f"trial {self.number} was told to stop ({self._heard.reason}); leave the loop when "
                 "should_stop is true"
             )
-        found: Decision = self._together("report()", lambda trial: trial.report(value, **report))
+        found: Decision = self._together(
+            "report()", lambda trial: trial.report(value, *others, **report)
+        )
         return found
 
     # -- inside ----------------------------------------------------------------------------------

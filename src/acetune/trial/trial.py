@@ -12,11 +12,12 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
-from typing import Any, Self
+from typing import Any, Never, Self
 
 from acetune.core.decision import Decision
 from acetune.core.errors import ReportCallError, ReportError, TrialStopped
 from acetune.core.goals import Goals, Objective
+from acetune.core.numbers import quoted
 from acetune.core.report_values import (
     require_cost,
     require_step,
@@ -30,6 +31,10 @@ from acetune.trial.checks import MISSING, Constant, Missing, arguments_for, eval
 from acetune.trial.hardware import synchronised_clock
 from acetune.trial.link import Link, Report
 
+_FROM_ONE = (
+    "steps count from 1: in a loop from 0 write step=step + 1, or loop over trial.steps(N), which "
+    "needs no step="
+)
 _UNCHANGING = (bool, int, float, complex, str, bytes, tuple, frozenset, PurePath, type(None))
 
 
@@ -51,6 +56,8 @@ class Trial:
         The device this worker was given (or None) and how many threads it should use. A GPU is the
         only one that the worker sees: use it as ``"cuda:0"`` or ``"cuda"``.
     """
+
+    _objective_named_by = "objective={}"
 
     def __init__(
         self,
@@ -173,7 +180,7 @@ class Trial:
         self,
         value: float | None = None,
         /,
-        *,
+        *others: Never,
         step: int | None = None,
         model: object = MISSING,
         constraints: Mapping[str, Any] | None = None,
@@ -210,12 +217,18 @@ class Trial:
         with self._reporting:
             now = self._clock()
             self._require_owner()
+            if others:
+                raise ReportCallError(
+                    "report takes one value by its place, the objective, and was given "
+                    f"{quoted(others[0])} too; a step has a name: report(value, step=step), where "
+                    f"{_FROM_ONE}"
+                )
             if self._stop:
                 raise TrialStopped(
                     f"trial {self.number} was told to stop ({self._reason}); leave the loop when "
                     "trial.should_stop is true"
                 )
-            value, extra = split_metrics(self._goals, value, metrics)
+            value, extra = split_metrics(self._goals, value, metrics, self._objective_named_by)
             checks = self._require_checks(constraints, model)
             if not self._begun:
                 self._begin(None)
@@ -310,6 +323,8 @@ class Trial:
     def _next_step(self, step: int | None) -> int:
         if step is None:
             step = self._progress.last_step + 1 if self._step is None else self._step
+        if type(step) is int and step == 0:
+            raise ReportCallError(f"step is 0, and {_FROM_ONE}")
         return require_step(step)
 
     def _require_checks(
