@@ -121,7 +121,10 @@ def test_workers_may_ask_before_others_have_answered(name: str) -> None:
 
 
 def test_an_unknown_searcher_is_named() -> None:
-    with pytest.raises(GoalError, match=r"'cma'; choose from forest, random, tpe, gp, cmaes, b"):
+    with pytest.raises(
+        GoalError,
+        match=r"'cma'; did you mean 'cmaes'\? choose from forest, random, tpe, gp, cmaes, b",
+    ):
         make_searcher("cma", SPACE)
 
 
