@@ -244,7 +244,7 @@ def test_where_limits_stay_violated_a_violated_trial_ends() -> None:
     assert decision.stop
     assert str(decision.reason) == (
         "not valid at its last check; going by the trials so far, less than 5 % chance to be valid "
-        "later, even at step 100, the likeliest"
+        "later, even at step 100, where it is most likely"
     )
     assert decision.because.short == "no longer likely to be valid"
     assert not study.start("b", 100).observe(1, 0.0, g(-0.5)).stop
@@ -308,7 +308,7 @@ def test_the_last_step_is_the_last_by_which_limits_may_hold() -> None:
     assert not decision.stop
     assert str(decision.reason) == (
         "last step, the trial finishes; not valid at its last check; going by the trials so far, "
-        "less than 5 % chance to be valid later, even at step 5, the likeliest"
+        "less than 5 % chance to be valid later, even at step 5, where it is most likely"
     )
 
 

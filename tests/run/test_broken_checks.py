@@ -168,6 +168,17 @@ def test_a_check_that_gives_numbers_late_in_training_is_not_a_broken_one(study: 
     assert result.counts == {"finished": 3}
 
 
+def test_trials_that_a_policy_stops_before_checks_give_numbers_do_not_end_it(study: Path) -> None:
+    def young(trial: Trial) -> None:
+        for step in trial.steps(9):
+            trial.report(trial.number + 1 / step, model=0.0 if step == 9 else math.nan)
+
+    limits = [Constraint("gap", upper=0.1, check=float)]
+    options: dict[str, Any] = {"policy": "asha-lex", "xs": range(12), "max_failures": 3}
+    result = tune(young, study, constraints=limits, **options)
+    assert sum(result.counts.values()) == 12 and result.counts["stopped"] > 6
+
+
 class TestAnObjectiveThatIsNoNumber:
     @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
     def test_in_all_trials_ends_the_study(self, study: Path, value: float) -> None:
@@ -222,7 +233,7 @@ CALLS: dict[str, tuple[Callable[[Trial], Any], str]] = {
     "no objective": (lambda t: t.report(model=1), "got nothing"),
     "step by its place": (
         lambda t: t.report(1.0, 1, model=1),
-        r"was given 1 too; a step has a name: report\(value, step=step\), where steps count from 1",
+        r"was given 1 too: name the step, as in report\(value, step=step\); steps count from 1",
     ),
     "steps from 0": (
         lambda t: t.report(1.0, step=0, model=1),

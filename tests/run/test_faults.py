@@ -477,8 +477,8 @@ def test_reports_after_the_last_step_are_told_of_once(study: Path) -> None:
     events = Events()
     result = tune(train, study, max_trials=3, callbacks=[events])
     assert result.best is not None and result.best.value == 1 / 3
-    said = "trial 1 reported again after its last step, 3; that report was dropped. For more steps "
-    assert events.notices == [said + "give trial.steps(4), or total_steps=4"]
+    said = "trial 1 reported step 3, its last, again; the first report stands. If training goes on "
+    assert events.notices == [said + "beyond it, give trial.steps(4), or total_steps=4"]
 
 
 def test_two_reports_in_each_step_are_told_of_once(study: Path) -> None:

@@ -260,6 +260,21 @@ def test_a_certified_answer_is_not_looked_at_again_before_something_is_reported(
     assert listed(study)[-1][-1] == 4 and len(listed(study)) == looks + 1
 
 
+@pytest.mark.parametrize("change", ["limit", "confirm_top"])
+def test_a_certified_answer_is_looked_at_again_where_the_call_asks_for_more(
+    study: Path, change: str
+) -> None:
+    said = fresh(dict.fromkeys(range(1, 5), SURE))
+    first = run(study, said, top=1)
+    assert first.status == "certified" and len(listed(study)) == 1
+    options: dict[str, Any] = {"top": 4}
+    if change == "limit":
+        limit = Constraint("g", upper=2.5, check=measured, margin_se=0)
+        options = {"top": 4, "constraints": [limit], "on_changed_limit": "judge_again"}
+    run(study, said, **options)
+    assert len(listed(study)) == 2
+
+
 def test_a_later_look_has_less_to_spend_and_other_candidates(study: Path) -> None:
     run(study, fresh({4: UNSURE, 3: UNSURE, 2: UNSURE, 1: UNSURE}), max_trials=1)
     # at level 0.0375 it would be certified, at the level of the second look it is not
@@ -420,7 +435,7 @@ def test_an_exact_value_that_differs_from_the_search_is_told_and_the_worse_one_c
     assert best is not None and best.confirmation is not None and result.status == "certified"
     assert best.confirmation.bounds["g"].value == 1.5
     stays = [text for name, text in summary_rows(result) if name == "beware"]
-    assert "confirm gave 0.25 for g, and the search had measured 1.5 of this model" in stays[0]
+    assert "confirm gave 0.25 for g, and the search 1.5 for the same model" in stays[0]
 
 
 def lose(study: Path, *trials: int) -> None:

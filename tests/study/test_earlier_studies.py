@@ -241,6 +241,14 @@ def test_fresh_rows_that_an_earlier_study_has_used_are_noticed(tmp_path: Path) -
             text for text in what_changed(acetune.load(new)) if "a study that this one" in text
         ]
         assert len(stays) == (rows_of == "May")
+    # other rows later, and rows that are named only when it goes on
+    new = tmp_path / "May.db"
+    searched(new, 4, **asked, learn_from=[first], confirm_data="August")
+    assert not [text for text in what_changed(acetune.load(new)) if "a study that this one" in text]
+    late = tmp_path / "late.db"
+    searched(late, 2, learn_from=[first])
+    searched(late, 4, **asked, learn_from=[first], confirm_data="May")
+    assert [text for text in what_changed(acetune.load(late)) if "a study that this one" in text]
     noticed = [text for text in said.notices if "rows that another study has used" in text]
     assert len(noticed) == 1 and noticed[0].startswith("first.db has looked at the fresh rows")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
@@ -217,7 +218,8 @@ class FairnessCheck:
         found = self._measure.estimate(
             positive,
             stderr=self.stderr,
-            threshold=self.threshold,
+            # labels are cut alike by any threshold between them
+            threshold=None if _are_labels(scores) else self.threshold,
             frozen=self._frozen,
             counts=counts,
         )
@@ -255,10 +257,11 @@ class FairnessCheck:
                 f"the search measured {self.metric}, and confirm the {found.comparison} of each "
                 f"{' and each '.join(rates)}: return the same metric"
             )
-        if None not in (self.threshold, found.threshold) and self.threshold != found.threshold:
+        ours, other = self.threshold, found.threshold
+        if ours is not None and other is not None and not math.isclose(ours, other, rel_tol=1e-6):
             return (
-                f"the search took scores from {self.threshold:g} on for positive, and confirm from "
-                f"{found.threshold:g} on: give both one threshold, as in threshold=check.threshold"
+                f"the search took scores from {ours:g} on for positive, and confirm from "
+                f"{other:g} on: give both one threshold, as in threshold=check.threshold"
             )
         lost = [name for name in self.groups if name not in found.groups]
         if not lost:
@@ -299,6 +302,10 @@ def _least_share(y_true: Any) -> float:
     except GoalError:
         return LEAST_SHARE
     return min(LEAST_SHARE, min(positive, 1 - positive) / 10)
+
+
+def _are_labels(scores: object) -> bool:
+    return getattr(getattr(scores, "dtype", None), "kind", "") in "biu"
 
 
 def _warn(text: str) -> None:

@@ -37,7 +37,7 @@ _SPARED = Wording(
 _HOPELESS = Wording(
     "hopeless",
     "not valid at its last check; going by the trials so far, less than {below:.3g} % chance to be "
-    "valid later, even at step {by}, the likeliest",
+    "valid later, even at step {by}, where it is most likely",
     "no longer likely to be valid",
 )
 _CANNOT_CATCH_UP = Wording(

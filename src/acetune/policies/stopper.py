@@ -339,8 +339,8 @@ class StopperTrial:
         if not same:
             if step == record.progress.total_steps:
                 text = (
-                    f"reported again after its last step, {step}; that report was dropped. For "
-                    f"more steps give trial.steps({step + 1}), or total_steps={step + 1}"
+                    f"reported step {step}, its last, again; the first report stands. If training "
+                    f"goes on beyond it, give trial.steps({step + 1}), or total_steps={step + 1}"
                 )
             else:
                 text = f"reported step {step} again with other values; the first report stands"

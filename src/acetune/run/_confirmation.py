@@ -97,18 +97,25 @@ def measure_again(driver: Driver, coordinator: StudyCoordinator, listeners: List
     listeners.notice(f"{text}; all other checkpoints count as never checked")
 
 
-def _is_settled(view: StudyView, data: str | None) -> bool:
-    """Whether the answer is certified, and nothing was reported since these rows were looked at.
+def _settled(view: StudyView, data: str | None) -> int:
+    """How many candidates the latest look had, if the same call again has nothing to find out.
 
-    Whoever makes the same call again wants the answer, not a look that uses up a part of the level.
+    The answer is certified, and nothing was reported or judged by other limits since these rows
+    were looked at. Whoever makes that call wants the answer, not a look that uses up a part of the
+    level.
     """
     answer = choose_answer(candidates_of(view))
     if answer is None or answer.status != "certified":
-        return False
-    times = view.reports.time
-    latest = float(times[-1]) if len(times) else -math.inf
-    ended = (look for look in view.looks if look["ended"] is not None and look["data"] == data)
-    return any(look["started"] >= latest for look in ended)
+        return 0
+    since = [*view.reports.time[-1:].tolist(), *(one["time"] for one in view.limit_changes)]
+    looks = [
+        len(look["candidates"])
+        for look in view.looks
+        if look["ended"] is not None
+        and look["data"] == data
+        and look["started"] >= max(since, default=-math.inf)
+    ]
+    return looks[-1] if looks else 0
 
 
 def _take_check(coordinator: StudyCoordinator, trial: int, step: int, result: Evaluated) -> None:
@@ -201,7 +208,7 @@ class _Look:
             listed = [place for look in looks for place in look["candidates"]]
             known = {place: valid_at(view, *place) for place in listed}
             account = Account(view.info["confidence"], len(looks))
-            settled = _is_settled(view, data)
+            settled = _settled(view, data)
             if not pool and candidates_of(view):
                 listeners.notice(
                     "nothing can be confirmed: no model was kept; give it as report(..., model=...)"
@@ -219,8 +226,6 @@ class _Look:
                 store.end_look(number, time.time())
             looks.append(under_way)
             number += 1
-        if settled:
-            return None
         level = account.level(number)
         tested = {place for look in looks if look["data"] == data for place in look["candidates"]}
         # what is kept only because a look has listed it is no candidate for another
@@ -229,6 +234,12 @@ class _Look:
         positions = positions_of(coordinator.goals, usable)
         enough = normal_quantile(1 - level) + _SAFE_ENOUGH
         chosen = [usable[i] for i in choose(positions, top, enough)]
+        if settled >= min(top, len(usable)) > 0:
+            listeners.notice(
+                "the answer is certified, and nothing was reported since: fresh data is not looked "
+                "at again"
+            )
+            return None
         candidates = [found for found in chosen if checkpoint_key(found) not in tested]
         if not candidates:
             return None
@@ -347,7 +358,7 @@ class _Look:
         try:
             evidence = evidence_of(limit, value)
             if isinstance(evidence, Exact) and limit.name in found.constraints:
-                # of one model there is one such value; where two were measured, both must hold
+                # of one model there is one such value: what is shown is the worse of two
                 both = evidence.value, found.constraints[limit.name].value
                 evidence = Exact(max(both) if limit.sense == "<=" else min(both))
             return self._bound_from(evidence, limit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from acetune.core.errors import StudyError
@@ -41,9 +41,10 @@ class BrokenChecks:
     A checkpoint whose check fails counts as invalid, and one bad configuration may well break a
     check. But where the checks of ``most`` trials have failed and in the whole study, earlier
     sessions included, no report has all its constraints measured, the check itself is most likely
-    wrong: training on would find nothing. A check that gave NaN, infinity or a value that cannot be
-    may do better as training goes on, so its trial counts once it has ended. Models that a check
-    refuses do not count, nor do timeouts, which fail their trials.
+    wrong: training on would find nothing. A check that gave NaN, infinity or an impossible value
+    may do better as training goes on: such trials count once they have ended, and half of ``most``
+    must have finished, as one that was stopped early had no chance to. Models that a check refuses
+    do not count, nor do timeouts, which fail their trials.
     """
 
     def __init__(self, store: Store, most: int, constraints: int) -> None:
@@ -63,11 +64,9 @@ class BrokenChecks:
         name, first = failed[0]  # the others were not evaluated
         if not isinstance(first, RefusedModel):
             self._failed.setdefault(trial.number, (trial, name, first))
-        counted = [
-            isinstance(first, RaisedCheck) or not trial.running
-            for trial, _, first in self._failed.values()
-        ]
-        if sum(counted) < self._most:
+        raised = sum(isinstance(first, RaisedCheck) for *_, first in self._failed.values())
+        others = [t for t, _, first in self._failed.values() if not isinstance(first, RaisedCheck)]
+        if raised < self._most and not _enough_ended(others, self._most - raised):
             return
         number, (_, name, first) = next(iter(self._failed.items()))
         many, file = len(self._failed), shown(self._path)
@@ -87,7 +86,8 @@ class BrokenObjective:
     """Ends a study whose objective has never been a finite number, once many trials have ended.
 
     Such a report ranks last and is never the best. A diverging configuration earns it; where all
-    reports of ``most`` trials that have ended are such, training or metric is most likely wrong.
+    reports of ``most`` trials are such, half of which finished, training or metric is most likely
+    wrong.
     """
 
     def __init__(self, coordinator: StudyCoordinator, most: int) -> None:
@@ -105,8 +105,7 @@ class BrokenObjective:
             self._worked = True
             return
         self._bad.setdefault(trial.number, (trial, report))
-        ended = sum(not trial.running for trial, _ in self._bad.values())
-        if ended < self._most:
+        if not _enough_ended([trial for trial, _ in self._bad.values()], self._most):
             return
         number, (_, first) = next(iter(self._bad.items()))
         many = len(self._bad)
@@ -116,8 +115,14 @@ class BrokenObjective:
             "the study was ended",
             f"trial {number} reported {first.value} at step {first.step}.\n{_tried(self._bad)}"
             "Such a report is never the best. Look at what train reports, and make the same call "
-            "again. " + _ways_on("it is so", self._most, self._path, number),
+            "again. " + _ways_on("that is so", self._most, self._path, number),
         )
+
+
+def _enough_ended(trials: Sequence[StudyTrial], most: int) -> bool:
+    """Whether so many have ended that hardly any other one will do better."""
+    ended = sum(not trial.running for trial in trials)
+    return ended >= most and 2 * sum(trial.finished for trial in trials) >= most
 
 
 def _tried(trials: Mapping[int, tuple[StudyTrial, *tuple[object, ...]]]) -> str:
@@ -132,7 +137,7 @@ def _ways_on(so: str, most: int, path: Path, number: int) -> str:
     closer = f"Look closer:  acetune explain {shown(path)} {number}"
     if is_temporary(path):
         closer = "This study is removed when the program ends: give study= to look closer"
-    return f"If {so} for such configurations only, go on with max_failures={4 * most}. {closer}"
+    return f"If {so} for these configurations only, go on with max_failures={4 * most}. {closer}"
 
 
 class EarlyEnd:

@@ -237,7 +237,7 @@ def _best(status: StudyStatus) -> str:
     miss = status.nearest_miss
     if miss is not None and not any(isinstance(m, FailedCheck) for m in miss.constraints.values()):
         # with a margin that acetune has chosen others may break no limit, and be the answer
-        aimed = any(constraint.margin_is_auto for constraint in goals.constraints)
+        aimed = any(limit.margin_is_auto and limit.margin for limit in goals.constraints)
         which = "none safe enough yet; nearest" if aimed else "none feasible yet; nearest miss"
         return f"{which}{_values(goals, miss.constraints, limits=True)}"
     return "none feasible yet"

@@ -250,11 +250,10 @@ def tune(
     stop_grace_s:
         A trial that was told to stop and goes on for this many seconds is ended with its worker.
     max_failures:
-        This many failed trials one after another end the study; so do checks that failed in this
-        many trials, if no check of the study has ever given a number, and objectives that were NaN
-        or infinite in so many, if none was ever a number. A call of ``report`` that is wrong in
-        itself (no objective, an unknown constraint, no model for a check) ends it at once, as long
-        as no trial has reported anything.
+        This many failed trials one after another end the study; so do this many trials whose
+        checks, or whose objectives, gave no finite number, if none ever did. A call of ``report``
+        that is wrong in itself (no objective, an unknown constraint, no model for a check) ends it
+        at once, as long as no trial has reported anything.
     seed:
         Makes the searcher's suggestions repeatable.
     study:
@@ -432,7 +431,7 @@ def tune(
                 'program ends; study="study.db" keeps it, and can be resumed'
             )
             listeners.notice(text)
-        if max_trials is not None and searched.size < max_trials:
+        if max_trials is not None and max(searched.size, len(coordinator.trials)) < max_trials:
             count = int(searched.size)
             listeners.notice(
                 f"the space has only {count} configuration{'s' * (count > 1)}; "

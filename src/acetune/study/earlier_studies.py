@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acetune.core.errors import GoalError, SpaceError, StudyChangedError
+from acetune.core.errors import GoalError, SpaceError, StudyChangedError, StudyError
 from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals
 from acetune.core.outcome import Curve
 from acetune.searchers.space import Space
@@ -110,15 +110,31 @@ class EarlierStudies:
             outside = f"; {found.left_out} outside the space are left out" * bool(found.left_out)
             said.append(f"learns from {len(found.trials)} trials of {path.name}{outside}")
             said += _other_checks(path, found.checks, store)
-            if fresh in found.fresh:
-                said.append(
-                    f"{path.name} has looked at the fresh rows of confirm_data= already: rows that "
-                    "another study has used are not fresh, and a certificate on them is worth less "
-                    "than it says"
-                )
+        return said + ([] if fresh is None else self._look_for(fresh, store))
+
+    def _look_for(self, fresh: str, store: Store) -> list[str]:
+        """Say which earlier studies have looked at these rows; the study file keeps it."""
+        noted = [
+            json.loads(row["what"])
+            for row in store.rows("SELECT what FROM check_changes WHERE how = 'fresh'")
+        ]
+        said = []
+        for path in self._paths:
+            try:
+                used = fresh in self._reading(path).fresh
+            except StudyError:  # it is gone, or has become another one
+                continue
+            if not used:
+                continue
+            said.append(
+                f"{path.name} has looked at the fresh rows of confirm_data= already: rows that "
+                "another study has used are not fresh, and a certificate on them is worth less "
+                "than it says"
+            )
+            if [path.name, fresh] not in noted:
                 with store.transaction():
                     now = time.time()
-                    store.add_check_change("fresh", [path.name], now, now)
+                    store.add_check_change("fresh", [path.name, fresh], now, now)
         return said
 
     def _reading(self, path: Path) -> _Read:

@@ -158,7 +158,9 @@ def chance_of_the_same(
         if values[name] != found.constraints.get(name):
             return 1.0
         if stderr > 0 and value not in (0.0, 1.0):
-            rows = bounds[name].rows if name in bounds else None
+            rows: float | None = bounds[name].rows if name in bounds else None
+            if rows is None and 0 < value < 1:  # as many as a share with this error has
+                rows = value * (1 - value) / stderr**2
             # a share of so many rows, at the most likely of its values; a mean has no such steps
             chance *= 0.0 if rows is None else min(1.0, 0.4 / (rows * stderr))
     return chance

@@ -33,6 +33,11 @@ class StudyTrial:
         return self.handle is not None and self.handle.state == "running"
 
     @property
+    def finished(self) -> bool:
+        """Whether training came to its end, and nobody stopped it."""
+        return self.handle is not None and self.handle.state == "finished"
+
+    @property
     def begun(self) -> StopperTrial:
         """The attempt as the stopper knows it, once training has begun."""
         assert self.handle is not None, "a trial begins before it reports"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
@@ -178,13 +179,14 @@ def _doubtful_confirmation(goals: Goals, found: FoundCheckpoint) -> list[str]:
     if said is None or said.status not in ("certified", "holds"):
         return []
     exact = [c.name for c in goals.constraints if c.compared_directly and c.name in said.values]
-    words = [
-        f"confirm gave {number(said.values[name].value)} for {name}, and the search had measured "
-        f"{number(found.constraints[name].value)} of this model, although it is no estimate: for "
-        "the certificate the worse counts"
-        for name in exact
-        if name in found.constraints and said.values[name].value != found.constraints[name].value
-    ]
+    words = []
+    for name in exact:
+        fresh, known = said.values[name].value, found.constraints.get(name, said.values[name]).value
+        if not math.isclose(fresh, known, rel_tol=1e-6):
+            words.append(
+                f"confirm gave {number(fresh)} for {name}, and the search {number(known)} for the "
+                "same model, although it is exact: do both measure the same?"
+            )
     if chance_of_the_same(goals, found, said.values, said.bounds) <= SUSPICIOUS:
         words.append(
             "confirm gave exactly what the search had measured: if these are the rows of the "
@@ -235,9 +237,18 @@ def what_changed(result: StudyResult) -> list[str]:
     ]
     for change in result.check_changes:
         how = _how_changed(result, change)
+        if how == "fresh" and not _concerns_the_answer(result, change):
+            continue
         what = "; ".join(change["what"])
         said.append(f"after {count(change['seq'], 'report')}, {_CHANGED.get(how, how)} ({what})")
     return said
+
+
+def _concerns_the_answer(result: StudyResult, change: Mapping[str, Any]) -> bool:
+    """Whether fresh data was looked at for the answer on the rows that a note is about."""
+    said = None if result.best is None else result.best.confirmation
+    looks = {look["look"]: look["data"] for look in result.looks}
+    return said is not None and looks.get(said.look) == change["what"][-1]
 
 
 def _how_changed(result: StudyResult, change: Mapping[str, Any]) -> str:

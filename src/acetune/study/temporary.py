@@ -26,7 +26,9 @@ def is_temporary(study: Path) -> bool:
 
 def same_call(study: Path) -> str:
     """The call that goes on with a study, in words: one that nobody named has to be named then."""
-    return f"the same call with study={str(study)!r}" if is_temporary(study) else "the same call"
+    if not is_temporary(study):
+        return "the same call"
+    return f"the same call with study={str(study)!r} (which goes when this program ends)"
 
 
 def _remove(folder: Path, owner: int) -> None:

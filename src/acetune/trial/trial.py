@@ -220,7 +220,7 @@ class Trial:
             if others:
                 raise ReportCallError(
                     "report takes one value by its place, the objective, and was given "
-                    f"{quoted(others[0])} too; a step has a name: report(value, step=step), where "
+                    f"{quoted(others[0])} too: name the step, as in report(value, step=step); "
                     f"{_FROM_ONE}"
                 )
             if self._stop:
