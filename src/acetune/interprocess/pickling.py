@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import io
 import pickle
@@ -95,9 +96,10 @@ def _captured(function: types.FunctionType, fails: Callable[[object], bool]) -> 
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """All names that a function looks up, also in functions inside it."""
+    """All global names that a function looks up, also in functions inside it."""
     inside = (one for one in code.co_consts if isinstance(one, types.CodeType))
-    return set(code.co_names).union(*map(_names, inside))
+    own = {one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL"}
+    return own.union(*map(_names, inside))
 
 
 def implementations(found: object) -> Mapping[Any, Callable[..., Any]] | None:
