@@ -71,12 +71,12 @@ class Gathered:
             for trial, row in self._rows.items()
         }
         loss = self.goals.objective.loss
-        ranked = sorted(
-            (loss(self.found[trial].value), row, trial)
+        ranked = sorted(  # of equal ones the first trial comes first, as in Optuna
+            (loss(self.found[trial].value), trial)
             for trial, row in self._rows.items()
             if keeps[row]
         )
-        self.feasible = {trial: place for place, (_, _, trial) in enumerate(ranked)}
+        self.feasible = {trial: place for place, (_, trial) in enumerate(ranked)}
         self.nearest_miss = {
             row.trial: found
             for row in view.trials
