@@ -20,7 +20,7 @@ from acetune.core.goals import Constraint, Estimate, FailedCheck, Goals, as_meas
 from acetune.run._driver import Driver
 from acetune.run._messages import Evaluate, Evaluated
 from acetune.run.study_callbacks import Listeners
-from acetune.study.answer import candidates_of, choose_answer, testable
+from acetune.study.answer import answer_of, candidates_of, testable
 from acetune.study.best_checkpoints import valid_at
 from acetune.study.claims import no_recommendation
 from acetune.study.coordinator import StudyCoordinator
@@ -104,7 +104,7 @@ def _settled(view: StudyView, data: str | None) -> int:
     were looked at. Whoever makes that call wants the answer, not a look that uses up a part of the
     level.
     """
-    answer = choose_answer(candidates_of(view))
+    answer = answer_of(view)
     if answer is None or answer.status != "certified":
         return 0
     since = [*view.reports.time[-1:].tolist(), *(one["time"] for one in view.limit_changes)]

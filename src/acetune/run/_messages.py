@@ -270,13 +270,13 @@ def _classes(hint: Any) -> tuple[type, ...]:
     return (get_origin(hint) or hint,)
 
 
-def _require_kinds(message: tuple[object, ...], kind: type) -> None:
+def _require_kinds(message: tuple[Any, ...], kind: type) -> None:
     """That the fields of a message, or of a report, are of their kinds."""
     wrong, whole_numbers = _looked_at(kind, tuple(map(type, message)))
     if wrong is not None:
         raise MessageError(f"a {kind.__name__} held a {wrong.__name__}")
     for place in whole_numbers:
-        if not -_LARGEST <= message[place] <= _LARGEST:  # type: ignore[operator]
+        if not -_LARGEST <= message[place] <= _LARGEST:
             raise MessageError(f"a {kind.__name__} held a number beyond 2**63")
 
 
